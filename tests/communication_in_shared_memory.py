@@ -35,6 +35,8 @@ BUFFER_BYTES, PAD_BYTES = 8 << 20, 2048
 MOST_BLOCKS, STEP_BYTES = 3, 512
 #: Bytes from which on a second shot pays, and products are pushed: among the small sizes there are some of either kind.
 SAVED_BYTES, PUSHED_BYTES = 2000, 300
+#: Products of few rows have several tiles, more than blocks; among the small sizes there are some of more rows.
+FEW_ROWS, FEW_COLUMNS, MULTIPROCESSORS = 4, 2, 3
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 #: Garbage before a call: not a number in any float type.
 GARBAGE = 0xFF
@@ -98,6 +100,8 @@ def share_memory(folder: Path, rank: int, ranks: int) -> torch.Tensor:
 
     vars(symmetric).update(memory_of=memory_of, world_name=lambda: "0", MOST_BLOCKS=MOST_BLOCKS, STEP_BYTES=STEP_BYTES)
     all_reduce.SAVED_BYTES, products.PUSHED_BYTES = SAVED_BYTES, PUSHED_BYTES
+    few_tile = products.FEW_TILE._replace(n=FEW_COLUMNS)
+    vars(products).update(FEW_ROWS=FEW_ROWS, FEW_TILE=few_tile, multiprocessors=lambda _device: MULTIPROCESSORS)
     return buffers[rank]
 
 

@@ -21,6 +21,8 @@ from opsmith.prewarm.compiling import SHARED_MEMORY_BYTES, Compiler
 
 #: What a device address is to the compiler: a 64-bit integer and a multiple of 16.
 ADDRESS = 1 << 40
+#: Of the device that is compiled for.
+MULTIPROCESSORS = 132
 #: Sizes as those of a model: multiples of 16, and no more than a CPU makes in no time.
 SIZES = {"HIDDEN": 4096, "INNER": 1024, "PREFILL": 256, "VOCABULARY": 1024, "DECODE": (1, 16)}
 
@@ -73,7 +75,7 @@ def main() -> int:
     vars(measured).update(SIZES)
     launches, failed = Launches(), 0
     # What it launches is compiled by other tests.
-    vars(products).update(write_product=lambda *_: None)
+    vars(products).update(write_product=lambda *_: None, multiprocessors=lambda _device: MULTIPROCESSORS)
     for ranks in (2, 4):
         own = memory_of(ranks)
         vars(symmetric).update(memory_of=lambda *_, own=own: own, world_name=lambda: "0", INTERPRETED=True)

@@ -32,6 +32,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,7 @@ from torch.utils._pytree import tree_leaves
 
 from opsmith.backends import manifest
 from opsmith.core.problems import SHIPPED_PARALLEL
+from opsmith.kernels.communication import all_reduce, products, symmetric
 from opsmith.tasks.problem_module import import_problem
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,8 @@ MOST_OFF = 0.03
 
 #: Ranks that take longer to meet, and a row that takes longer, hang.
 START_LIMIT_S, ROW_LIMIT_S = 60, 30
+#: Each of a sweep's constants is compiled.
+SWEPT_ROW_LIMIT_S = 120
 #: Files of a group of ranks: its rows, and the one that it is at.
 ROWS, CURRENT = "rows.jsonl", "current"
 
@@ -199,6 +203,7 @@ LIBRARY: dict[str, Callable[..., Any]] = {
 }
 
 _TILES = ((128, 256, 64, 8, 3), (128, 128, 64, 4, 4))
+_FEW_TILES = ((64, 32, 128, 4, 4), (64, 32, 256, 4, 4), (64, 32, 64, 4, 8), (64, 32, 128, 8, 6), (64, 64, 128, 4, 5))
 _BLOCKS: dict[str, tuple[Any, ...]] = {"symmetric.MOST_BLOCKS": (32, 128), "symmetric.STEP_BYTES": (8192, 32768)}
 #: What the sweep tries: problem -> constant of a module -> its values.
 SWEEP: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -206,7 +211,31 @@ SWEEP: dict[str, dict[str, tuple[Any, ...]]] = {
     "16_AllReduceResidualNorm": {"symmetric.MOST_BLOCKS": (32, 128)},
     "9_AllGatherGemm": {"products.COPIERS": (8, 32), "products.TILES": _TILES},
     "10_GemmReduceScatter": {"products.TILES": _TILES},
-    "11_GemmAllReduce": {"products.PUSHED_BYTES": (0, 1 << 40), "products.TILES": _TILES},
+    "11_GemmAllReduce": {
+        "products.PUSHED_BYTES": (0, 1 << 40),
+        "products.TILES": _TILES,
+        "products.FEW_ROWS": (0,),
+        "products.FEW_TILE": _FEW_TILES,
+    },
+    "12_GemmAllReduceNorm": {"products.FEW_ROWS": (0,)},
+}
+
+
+def multiply_then_reduce(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product of cuBLAS's in symmetric memory, and opsmith's all-reduce of it.
+
+    Policy ``native`` refuses it, so it is measured and not chosen.
+    """
+    out = a.new_empty(len(a), b.shape[1])
+    group = symmetric.Group(out.numel() * out.element_size())
+    torch.mm(a, b, out=group.own((len(a), b.shape[1]), a.dtype))
+    all_reduce.reduce_buffers(out.view(-1), None, group)
+    return out
+
+
+#: What else the sweep times: problem -> name -> another answer.
+OTHERS: dict[str, dict[str, Callable[..., Any]]] = {
+    "11_GemmAllReduce": {"cuBLAS, our all-reduce": multiply_then_reduce}
 }
 
 
@@ -308,11 +337,8 @@ class Measurement:
     """What one rank does."""
 
     def __init__(self, rank: int, arguments: argparse.Namespace) -> None:
-        from opsmith.kernels.communication import products, symmetric
-
         self.device = torch.device("cuda", rank)
         self.make = Maker(rank, arguments.ranks, self.device)
-        self._products, self._symmetric = products, symmetric
         group = symmetric.Group(WORKSPACE_BYTES)
         self.clock = Clock(group.meet, self.device)
         self._sweeps: bool = arguments.sweep
@@ -332,11 +358,17 @@ class Measurement:
             if row.in_graph:
                 found["eager"] = self.clock.times_us(sides, in_graph=False)
             if self._sweeps:
-                found["sweep"] = dict(self._sweep(row, sides["ours"]))
+                found["sweep"] = dict(self._sweep(row, sides["ours"], len(inputs[0])))
+                others = {name: partial(other, *inputs) for name, other in OTHERS.get(row.task, {}).items()}
+                times = self.clock.times_us(others, in_graph=True)
+                found["sweep"] |= {name: times[name]["us"] for name in others}
         return found
 
-    def _sweep(self, row: Row, side: Side) -> Iterator[tuple[str, float]]:
+    def _sweep(self, row: Row, side: Side, rows: int) -> Iterator[tuple[str, float]]:
+        is_few = row.task == "11_GemmAllReduce" and rows <= products.FEW_ROWS
         for name, values in SWEEP.get(row.task, {}).items():
+            if row.task == "11_GemmAllReduce" and is_few != ("FEW" in name):
+                continue  # It changes nothing.
             for value in values:
                 with self._changed(name, value):
                     times = self.clock.times_us({"ours": side}, in_graph=True)
@@ -345,9 +377,13 @@ class Measurement:
     @contextmanager
     def _changed(self, name: str, value: Any) -> Iterator[None]:
         module, _, constant = name.partition(".")
-        place = {"products": self._products, "symmetric": self._symmetric}[module]
+        place = {"products": products, "symmetric": symmetric}[module]
         before = getattr(place, constant)
-        made = {**before, 2: self._products.Tile(*value)} if constant == "TILES" else value
+        made = value
+        if constant == "TILES":
+            made = {**before, 2: products.Tile(*value)}
+        elif constant == "FEW_TILE":
+            made = products.Tile(*value)
         setattr(place, constant, made)
         try:
             yield
@@ -388,13 +424,14 @@ def run_group(arguments: argparse.Namespace, folder: Path) -> str | None:
     """Run all ranks until nothing is left to measure, one fails, or one takes too long; why they ended, if early."""
     ranks = spawn(measure, (arguments, str(folder)), arguments.ranks, join=False)
     seen, since = "", time.monotonic()
+    row_limit_s = SWEPT_ROW_LIMIT_S if arguments.sweep else ROW_LIMIT_S
     try:
         while not ranks.join(timeout=1):
             current = folder / CURRENT
             now = current.read_text() if current.exists() else ""
             if now != seen:
                 seen, since = now, time.monotonic()
-            elif time.monotonic() - since > (limit_s := ROW_LIMIT_S if now else START_LIMIT_S):
+            elif time.monotonic() - since > (limit_s := row_limit_s if now else START_LIMIT_S):
                 return f"took more than {limit_s} s"
     except ProcessException as exc:
         told = [path.read_text()[-1500:] for path in sorted(folder.glob("failed-*"))]

@@ -156,6 +156,19 @@ _here = threading.local()
 _install = threading.RLock()
 
 
+class _WorldOfThread(multi_threaded_pg.ThreadLocalWorld):
+    """Torch's groups of a thread, with the list of communicators that making and ending a group reads.
+
+    Torch 2.11's own class has no such list.
+    """
+
+    @property
+    def comms(self) -> list[Any]:
+        if not hasattr(_here, "comms"):
+            _here.comms = []
+        return _here.comms  # type: ignore[no-any-return]
+
+
 @contextlib.contextmanager
 def _threads_are_ranks() -> Iterator[None]:
     """Within, each thread has a default group of its own; of one world at a time."""
@@ -163,6 +176,7 @@ def _threads_are_ranks() -> Iterator[None]:
         if BACKEND not in dist.Backend.backend_list:
             dist.Backend.register_backend(BACKEND, _make_group, devices=["cpu", "cuda"])
         multi_threaded_pg._install_threaded_pg()
+        vars(dist.distributed_c10d)["_world"] = _WorldOfThread()
         _names_by_thread(True)
         try:
             yield

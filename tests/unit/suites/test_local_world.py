@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.testing._internal.distributed import multi_threaded_pg
 
 from opsmith.tasks.local_world import LocalWorld, RankFailed, rounding
 
@@ -128,6 +129,12 @@ def test_the_process_has_no_group_afterwards() -> None:
     """Nor while others use torch.distributed on their own."""
     on_ranks(dist.get_rank)
     assert not dist.is_initialized()
+
+
+def test_torchs_world_of_a_thread_needs_no_list_of_communicators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch 2.11's class has none, and its code that ends groups reads one."""
+    monkeypatch.delattr(multi_threaded_pg.ThreadLocalWorld, "comms", raising=False)
+    assert [0, 1, 2] == on_ranks(dist.get_rank)
 
 
 def test_half_types_are_rounded_after_each_rank() -> None:

@@ -36,6 +36,8 @@ MOST_BLOCKS = 64
 STEP_BYTES = 16_384
 WARPS = 16
 
+#: Of a group the workspace that torch keeps for it, and what its ranks got when they met there.
+_workspaces: dict[str, tuple[torch.Tensor | None, Any]] = {}
 #: Memory beside the workspace, by group and bytes. Ranks ask for the same in the same order.
 _apart: dict[tuple[str, int], Any] = {}
 
@@ -216,13 +218,23 @@ def memory_of(group_name: Any, size_bytes: int) -> Any:
         raise NotImplementedError("symmetric memory is that of GPUs, and Triton's interpreter runs on none")
     wanted = max(LEAST_BYTES, triton.next_power_of_2(size_bytes))
     if wanted <= MOST_WORKSPACE_BYTES:
-        return symm_mem.get_symm_mem_workspace(group_name, wanted)
+        return _workspace(group_name, wanted)
     if (group_name, wanted) not in _apart:
         device = torch.device("cuda", torch.cuda.current_device())
         content = symm_mem.empty(wanted, dtype=torch.uint8, device=device)
         # The tensor is kept: what was allocated last as long as it does.
         _apart[group_name, wanted] = content, symm_mem.rendezvous(content, group_name)
     return _apart[group_name, wanted][1]
+
+
+def _workspace(group_name: Any, wanted: int) -> Any:
+    """Torch's workspace of a group, of ``wanted`` bytes at least; met in again when torch has made another one."""
+    workspace = symm_mem._group_name_to_workspace_tensor.get(group_name)
+    known, memory = _workspaces.get(group_name, (None, None))
+    if workspace is None or workspace is not known or workspace.numel() < wanted:
+        memory = symm_mem.get_symm_mem_workspace(group_name, wanted)
+        _workspaces[group_name] = symm_mem._group_name_to_workspace_tensor[group_name], memory
+    return memory
 
 
 def most_blocks(ranks: int) -> int:
