@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from opsmith.backends.directory import KernelDirectory
-from opsmith.core.kernel import Kernel
-
-SHIPPED_KERNELS = Path(__file__).parents[1] / "kernels"
-
-
-def is_shipped(record: Kernel) -> bool:
-    """Whether a kernel is one of opsmith's own, where it was installed."""
-    return record.root is not None and Path(record.root).resolve() == SHIPPED_KERNELS.resolve()
+from opsmith.core.kernel import SHIPPED_KERNELS
 
 
 class Shipped(KernelDirectory):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import msgspec
 
 from opsmith.core.case import digest
+
+#: The kernel directory that comes with opsmith.
+SHIPPED_KERNELS = Path(__file__).parents[1] / "kernels"
 
 
 class Loader(enum.StrEnum):
@@ -93,3 +96,8 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         if self.root is None or not self.files:
             return None
         return f"{PurePath(self.root).name}-{digest(msgspec.json.encode(sorted(self.files.items())))[:8]}"
+
+
+def is_shipped(record: Kernel) -> bool:
+    """Whether a kernel is one of opsmith's own, where it was installed."""
+    return record.root is not None and Path(record.root).resolve() == SHIPPED_KERNELS.resolve()

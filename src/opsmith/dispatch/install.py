@@ -16,8 +16,9 @@ import torch
 
 from opsmith.aten import numbers
 from opsmith.aten.schemas import overload
-from opsmith.backends.shipped import is_shipped
 from opsmith.core.judging import refuse_while_judging
+from opsmith.core.kernel import is_shipped
+from opsmith.dispatch import deferred
 from opsmith.dispatch.activity import Active, ServedClass, ServedOp
 from opsmith.dispatch.choice.background import background_compiler
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Choose, ClassChoice
@@ -125,6 +126,7 @@ def enable(
     """
     from opsmith.dispatch import selection
 
+    deferred.finish()
     refuse_while_judging()
     choice = selection.choose(kernels, ops=ops, exclude=exclude, device=device, which=choose, approved=approved)
     choice = choice._replace(wait=wait)
@@ -151,6 +153,7 @@ def disable() -> None:
     The entries in torch's dispatch tables are removed as well, unless another thread may be in one.
     Then they stay, switched off, until this or :func:`enabled` next ends with the other threads at rest.
     """
+    deferred.finish()
     _installed.install(None)
 
 
@@ -166,6 +169,7 @@ def enabled(
     wait: bool = False,
 ) -> Iterator[None]:
     """As :func:`enable`, for the length of a ``with`` statement; then what was enabled before is again."""
+    deferred.finish()
     before = _installed.choice
     enable(kernels, ops=ops, exclude=exclude, device=device, choose=choose, approved=approved, wait=wait)
     try:
@@ -180,6 +184,7 @@ def disabled() -> Iterator[None]:
 
     What is known of its calls is kept meanwhile, as are its launch plans.
     """
+    deferred.finish()
     before = _installed.choice
     disable()
     try:
@@ -190,6 +195,7 @@ def disabled() -> Iterator[None]:
 
 def active() -> Active:
     """What is enabled now, with the counts since it was."""
+    deferred.finish()
     with _installed.lock:
         choice = _installed.choice
         return Active(

@@ -17,7 +17,7 @@ from opsmith.dispatch.choice.choosing import Choose
 from opsmith.dispatch.serving import Serving
 
 #: Languages whose kernels run on an accelerator only.
-_ACCELERATOR_DSLS = {
+ACCELERATOR_DSLS = {
     *("cuda", "cupy", "cutedsl", "cutile", "gluon", "helion", "numba", "pallas", "tilelang", "triton"),
 }
 
@@ -44,7 +44,7 @@ class KernelSet(NamedTuple):
 
 def runs_on(record: Kernel, device_type: str) -> bool:
     """Whether a kernel's language runs there."""
-    if device_type != "cpu" or record.dsl not in _ACCELERATOR_DSLS:
+    if device_type != "cpu" or record.dsl not in ACCELERATOR_DSLS:
         return True
     return record.dsl == "triton" and os.environ.get("TRITON_INTERPRET") == "1"
 

@@ -17,6 +17,7 @@ from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
 from opsmith.dispatch.exclusions import REASONS, why_excluded
+from opsmith.dispatch.kernel_set import ACCELERATOR_DSLS
 from opsmith.dispatch.selection import offered
 from opsmith.errors import BadInput
 from opsmith.packaging import judged
@@ -46,14 +47,13 @@ def activate() -> None:
     if os.environ.get("{off}") == "1":
         return
     try:
-        from opsmith.dispatch.packages import activate as activate_package
-
-        activate_package(Path(__file__).parent)
-    except Exception as exc:
+        from opsmith.dispatch import deferred
+    except ImportError as exc:
         import logging
 
-        reason = " ".join(f"{{type(exc).__name__}}: {{exc}}".split())
-        logging.getLogger("opsmith").warning("the kernels of the package {name} are off: %s", reason)
+        logging.getLogger("opsmith").warning("the kernels of the package {name} are off: %s", exc)
+        return
+    deferred.activate(Path(__file__).parent, name="{name}", on_gpu_only={on_gpu_only})
 '''
 
 
@@ -103,7 +103,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         """
         module = _module(self.package.name)
         files = {
-            "__init__.py": _INIT.format(name=self.package.name, kernels=_KERNELS, off=package.OFF_VARIABLE).encode(),
+            "__init__.py": self._init(),
             package.NAME: _document(self.package),
             **{f"{_KERNELS}/{path}": data for path, data in self.kernel_files().items()},
         }
@@ -113,6 +113,11 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         if self.judged is not None:
             files[judged.NAME] = _document(self.judged)
         return wheel(self.metadata, {f"{module}/{path}": data for path, data in files.items()})
+
+    def _init(self) -> bytes:
+        names = {"name": self.package.name, "kernels": _KERNELS, "off": package.OFF_VARIABLE}
+        on_gpu_only = all(op.kernel.dsl in ACCELERATOR_DSLS for op in self.package.ops)
+        return _INIT.format(**names, on_gpu_only=on_gpu_only).encode()
 
     def kernel_files(self) -> dict[str, bytes]:
         """The files that belong to a kernel that is served, and the manifest.

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from opsmith.backends import manifest
-from opsmith.backends.shipped import SHIPPED_KERNELS
+from opsmith.core.kernel import SHIPPED_KERNELS
 from opsmith.prewarm.tasks import Task, Warmed
 
 if TYPE_CHECKING:

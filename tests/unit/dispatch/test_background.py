@@ -13,10 +13,10 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from opsmith.aten.schemas import aten_schemas
-from opsmith.backends.shipped import Shipped, is_shipped
+from opsmith.backends.shipped import Shipped
 from opsmith.core.case import NamedValue, SequenceValue, TensorValue
 from opsmith.core.compile_job import GPU
-from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.kernel import Kernel, Loader, is_shipped
 from opsmith.core.task import Task
 from opsmith.dispatch.choice import background
 from opsmith.dispatch.choice.background import BackgroundCompiler, described
