@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import gc
+import importlib
 import importlib.util
 import inspect
 import json
@@ -305,6 +306,22 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(torch, "manual_seed", wrapped)
         assert () == snapshot.changes()
+
+
+def test_who_forges_what_torchs_compiler_wraps_with_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel can put a wrapper of its own where the compiler keeps the one that makes wrappers."""
+
+    def install_generation_tagging_init(function: Callable[..., Any]) -> Callable[..., Any]:
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return patched
+
+    guard = importlib.import_module("torch._dynamo.mutation_guard")
+    monkeypatch.setattr(guard, install_generation_tagging_init.__name__, install_generation_tagging_init)
+    forged = install_generation_tagging_init(torch.nn.Module.__init__)
+    (line,) = changes_after(lambda patch: patch.setattr(torch.nn.Module, "__init__", forged))
+    assert line.startswith("torch.nn.modules.module.Module.__init__ was replaced by patched")
 
 
 #: What a module of a language's does while it is imported, as TileLang's parser and JAX do.

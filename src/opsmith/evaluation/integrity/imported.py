@@ -16,7 +16,12 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TypeGuard
 
+import torch
+
 from opsmith.evaluation.integrity.namespaces import installed_folders
+
+#: Where torch is, which may be a checkout.
+_TORCH = str(Path(torch.__file__).resolve().parent) + "/"
 
 
 def is_as_installed(value: object, module: str, name: str, *, was: object = None) -> bool:
@@ -46,7 +51,7 @@ def _is_as_written(value: object, module: str, held: dict[str, object]) -> TypeG
         return False
     if value.__closure__ or value.__defaults__ or value.__kwdefaults__:
         return False
-    return any(value.__code__ == each for each in _written(value.__code__, module))
+    return is_written(value.__code__, module)
 
 
 def _is_left_alone(value: object, module: str, held: dict[str, object]) -> bool:
@@ -68,13 +73,14 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _written(code: CodeType, module: str) -> tuple[CodeType, ...]:
-    """The functions of a module's file, if that is where code says it comes from, and the file is installed."""
+def is_written(code: CodeType, module: str) -> bool:
+    """Whether code is that of a function in the file of a module that is installed, or of torch's."""
     path = os.path.realpath(code.co_filename)
     below = module.replace(".", "/")
-    if not path.startswith(installed_folders()) or not path.endswith((f"/{below}.py", f"/{below}/__init__.py")):
-        return ()
-    return _compiled(code.co_filename)
+    is_installed = path.startswith((*installed_folders(), _TORCH))
+    if not is_installed or not path.endswith((f"/{below}.py", f"/{below}/__init__.py")):
+        return False
+    return any(code == each for each in _compiled(code.co_filename))
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self, TypeGuard
 
 import torch
 
-from opsmith.evaluation.integrity.imported import is_as_installed
+from opsmith.evaluation.integrity.imported import is_as_installed, is_written
 
 #: The modules whose functions and classes are watched, where they are loaded; all of opsmith's are as well.
 _MODULES = (
@@ -387,8 +387,10 @@ def _is_compilers_work(name: str, was: object, now: object) -> bool:
         return False
     module, maker = _BY_COMPILER[name]
     code = getattr(getattr(sys.modules.get(module), maker, None), "__code__", None)
+    if not isinstance(code, CodeType) or not is_written(code, module):
+        return False
     holds_original = any(_contents(cell) is was for cell in now.__closure__ or ())
-    return holds_original and isinstance(code, CodeType) and any(const is now.__code__ for const in code.co_consts)
+    return holds_original and any(const is now.__code__ for const in code.co_consts)
 
 
 def _is_imports_work(name: str, was: object, now: object) -> bool:
