@@ -21,8 +21,9 @@ COPYING = _names("""
     index index_select index_fill index_copy gather masked_fill masked_scatter masked_select take embedding
     _unsafe_index _unsafe_masked_index masked_scatter_backward
     maximum minimum fmax fmin clamp clamp_max clamp_min amax amin aminmax max min neg relu threshold
-    threshold_backward hardtanh hardtanh_backward copysign floor ceil trunc frac heaviside nan_to_num nextafter
-    frexp conj conj_physical _conj _conj_physical _neg_view view_as_real view_as_complex complex real imag
+    threshold_backward hardtanh hardtanh_backward hardshrink hardshrink_backward softshrink_backward copysign floor
+    ceil trunc frac heaviside nan_to_num nextafter frexp conj conj_physical _conj _conj_physical _neg_view
+    view_as_real view_as_complex complex real imag
     upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d _unsafe_view _reshape_copy permute transpose t squeeze
     unsqueeze expand view slice select unbind split split_with_sizes unfold diagonal narrow as_strided

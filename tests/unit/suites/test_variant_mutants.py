@@ -116,6 +116,11 @@ def product_with_triangle(x: torch.Tensor, dim: int) -> torch.Tensor:
 ORDERED = labels("special nan")
 
 
+def flushed(x: torch.Tensor) -> torch.Tensor:
+    """Without denormals."""
+    return torch.where(x.abs() < torch.finfo(x.dtype).tiny, 0, x)
+
+
 def _finite(x: torch.Tensor) -> torch.Tensor:
     """With the largest number for an infinity."""
     limits = torch.finfo(x.dtype)
@@ -373,6 +378,22 @@ BENDS = {
         lambda x, y: (x - y).abs() < 1e-6,
         lambda x, y: (x <= y) & (x >= y),
         labels("boundaries denormals sweep tiny"),
+    ),
+    "hardtanh_without_denormals": Mutant(
+        aten.hardtanh.default,
+        (randn(64),),
+        lambda x: flushed(x.clamp(-1, 1)),
+        lambda x: torch.where(x > 1, 1, torch.where(x < -1, -1, x)).to(x.dtype),
+        labels("denormals"),
+        (torch.float32,),
+    ),
+    "gradient_of_softshrink_without_denormals": Mutant(
+        aten.softshrink_backward.default,
+        (randn(64), randn(64), 0.5),
+        lambda grad, x, bound: flushed(torch.where(x.abs() > bound, grad, 0)),
+        lambda grad, x, bound: torch.where((x >= -bound) & (x <= bound), 0, grad),
+        labels("denormals"),
+        (torch.float32,),
     ),
     "binary_cross_entropy_without_its_clamp": Mutant(
         aten.binary_cross_entropy.default,

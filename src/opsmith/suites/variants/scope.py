@@ -73,6 +73,8 @@ UNTAGGED = frozenset({"hardswish"})
 _TAKING_INFINITIES = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "log_sigmoid_forward"})
 #: Gradients that are passed on or cut off, whatever they are.
 _SELECTING = frozenset({"threshold_backward", "hardtanh_backward", "softshrink_backward", "hardshrink_backward"})
+#: Dtypes whose denormals Triton's interpreter flushes where it widens them.
+_FLUSHED = frozenset({"bf16"})
 #: Gradients whose sum over a row is part of each of its results.
 _SUMMING_ROWS = frozenset({"_softmax_backward_data", "_log_softmax_backward_data"})
 #: Ops with steps: which side a rounded quotient falls on is nobody's, but that of an exact one is certain.
@@ -255,6 +257,8 @@ def _labels(schema: OpSchema, call: BoundCall, slot: ArgumentSlot) -> frozenset[
         found = _float_labels(schema, call.stem, slot.name, ranged=ranged)
     if call.stem == "_cdist_forward" and call.value("p") not in (0.0, math.inf):
         found |= {"nan"}  # In how many places numbers differ, and the greatest difference, is a number on some devices.
+    if call.stem in _SELECTING and slot.name.startswith("grad") and slot.tensor.dtype not in _FLUSHED:
+        found |= {"denormals"}  # It is passed on as it is.
     found -= WITHOUT.get(call.stem, (frozenset(), ""))[0]
     return found - _SINGLE - DENSE if dtype.is_complex or dtype.itemsize == 1 else found
 
@@ -294,16 +298,15 @@ _SCALED_UP = frozenset({"prod", "cumprod", "logcumsumexp", "_logcumsumexp"})
 
 
 def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, whole: bool) -> frozenset[str]:
+    flushed = {"denormals"} if slot.tensor.dtype in _FLUSHED else set()
     if is_elementwise(schema):
         if whole:
             return frozenset() if ranged else frozenset({*WHOLE_LABELS, "huge", "boundaries"})
-        return _RANGED if ranged else _ELEMENTWISE
+        return _RANGED | ({"denormals"} - flushed) if ranged else _ELEMENTWISE
     if ranged and slot.name not in ANY_NUMBER:
         return frozenset()
     if whole:
         return frozenset({*WHOLE_LABELS, "huge", "ties"})
-    # Triton's interpreter flushes bfloat16's denormals where it widens them.
-    flushed = {"denormals"} if slot.tensor.dtype == "bf16" else set()
     return frozenset(LABELS) - DENSE - flushed
 
 
