@@ -10,8 +10,8 @@ answer an elementwise op, a reduction, softmax rows, a matrix product and a tran
 example that ``opsmith generate`` shows to models. Of the dishonest ones one has a library compute and one returns the
 answers of calls before. A language whose packages are missing gets a line that names them.
 
-DIR gets ``table.md``, ``record.json`` (each kernel with what was found), ``run.json`` (command, environment) and the
-runs. The exit status is 1 if an honest kernel was refused or a dishonest one was not.
+DIR gets ``table.md``, ``record.json`` (each kernel with what was found), ``run.json`` (command, environment), the
+runs and a cache of their own. The exit status is 1 if an honest kernel was refused or a dishonest one was not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import torch
 from benchmarks.judging.specificity import OPSMITH, complaint
 
 from opsmith.core.run import RunDirectory, RunManifest, Summary
 from opsmith.core.verdict import Status
 from opsmith.generate.contexts import example_of
+from opsmith.runner.plan.suite_index import SuiteIndex
 
 KERNELS = Path(__file__).parent / "language_kernels"
 #: Cases of all seven ops together, beside the variants that each op gets.
@@ -53,6 +55,18 @@ CHEATS = {
     "bmm.default": "cheats.py:bmm__default_kernel_impl",
     "relu.default": "cheats.py:relu__default_kernel_impl",
 }
+#: The entries of OpInfo that are these ops' own. A hundred and eighty more call one of them, above all ``sum``.
+ENTRIES = {
+    "nn.functional.silu": "silu.default",
+    "sum": "sum.dim_IntList",
+    "softmax": "_softmax.default",
+    "mm": "mm.default",
+    "t_copy": "t_copy.default",
+    "bmm": "bmm.default",
+    "nn.functional.relu": "relu.default",
+}
+#: In which dtype the kernels are asked.
+DTYPE = "f32"
 #: What says that a kernel was found out, and not merely wrong.
 FOUND_OUT = frozenset({Status.POLICY, Status.DISHONEST})
 
@@ -179,6 +193,17 @@ def write_kernels(language: Language, folder: Path) -> Path:
     return folder
 
 
+def write_index(device: str) -> None:
+    """Have runs with this process's cache folder enumerate the seven ops' own entries, and not all that call them.
+
+    What it says of the other entries is untrue: use a folder that nothing else uses.
+    """
+    from opsmith.suites.opinfo import OpInfoSuite
+
+    asked = {entry: [ENTRIES[entry]] if entry in ENTRIES else [] for entry in OpInfoSuite().entries(DTYPE, device)}
+    SuiteIndex("opinfo", torch=torch.__version__, device=device, dtype=DTYPE).save(asked)
+
+
 def judge(language: Language, arguments: argparse.Namespace) -> Row:
     """Judge the seven kernels of a language; one that takes too long is ended with all that it started."""
     known = versions(language)
@@ -191,7 +216,7 @@ def judge(language: Language, arguments: argparse.Namespace) -> Row:
     backend = write_kernels(language, out / "kernels" / language.name)
     command = [
         *(sys.executable, "-c", OPSMITH, "run", "--suite", "opinfo", "--backend", str(backend)),
-        *("--ops", ",".join((*HONEST, *CHEATS)), "--dtype", "f32", "--sample", str(SAMPLE)),
+        *("--ops", ",".join((*HONEST, *CHEATS)), "--dtype", DTYPE, "--sample", str(SAMPLE)),
         *("--device", arguments.device, "--policy", "native", "--integrity", "on", "--timing", arguments.timing),
         *("--seed", str(arguments.seed), "--jobs", str(arguments.jobs), "-o", str(run)),
     ]
@@ -296,6 +321,22 @@ def record(row: Row) -> dict[str, Any]:
     }
 
 
+def write(rows: Sequence[Row], arguments: argparse.Namespace, wall_s: float) -> None:
+    """Write what is known so far, so that an end from outside costs the languages that are not done alone."""
+    environment = next((row.manifest.environment for row in rows if row.manifest is not None), None)
+    device_name = environment.device_name if environment is not None else arguments.device
+    (arguments.out / "table.md").write_text(table(rows, device_name))
+    (arguments.out / "record.json").write_text(json.dumps([record(row) for row in rows], indent=1) + "\n")
+    manifest = {
+        "command": " ".join(["python -m benchmarks.judging.languages", *sys.argv[1:-1], "DIR"]),
+        "environment": msgspec.to_builtins(environment),
+        "made_utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "seed": arguments.seed,
+        "wall_s": round(wall_s, 1),
+    }
+    (arguments.out / "run.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
 def main() -> int:
     """Judge, print the table and write it with the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -304,7 +345,9 @@ def main() -> int:
     parser.add_argument("--timing", default="off", choices=["off", "quick"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-j", "--jobs", type=int, default=2, help="ops that a run judges at a time")
-    parser.add_argument("-p", "--parallel", type=int, default=max(1, (os.cpu_count() or 1) // 3), help="runs at a time")
+    parser.add_argument(
+        "-p", "--parallel", type=int, default=max(1, len(os.sched_getaffinity(0)) // 2), help="runs at a time"
+    )
     parser.add_argument("--limit-s", type=float, default=200, help="seconds for a language")
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -315,6 +358,9 @@ def main() -> int:
         parser.error(f"no language {', '.join(unknown)}; there are {', '.join(names)}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+    os.environ["XDG_CACHE_HOME"] = str(arguments.out.absolute() / "cache")
+    write_index(arguments.device)
+    print(f"{time.monotonic() - start:4.0f} s  the suite's entries are known", file=sys.stderr, flush=True)
     rows = []
     with concurrent.futures.ThreadPoolExecutor(arguments.parallel) as pool:
         # Those that start compilers take longest.
@@ -325,20 +371,8 @@ def main() -> int:
             rows.append(row)
             said = row.missing or f"{row.accepted} accepted, {row.refused} found out"
             print(f"{time.monotonic() - start:4.0f} s  {row.language.title}: {said}", file=sys.stderr, flush=True)
-    rows.sort(key=lambda row: names.index(row.language.name))
-    environment = next((row.manifest.environment for row in rows if row.manifest is not None), None)
-    text = table(rows, environment.device_name if environment is not None else arguments.device)
-    (arguments.out / "table.md").write_text(text)
-    (arguments.out / "record.json").write_text(json.dumps([record(row) for row in rows], indent=1) + "\n")
-    manifest = {
-        "command": " ".join(["python -m benchmarks.judging.languages", *sys.argv[1:-1], "DIR"]),
-        "environment": msgspec.to_builtins(environment),
-        "made_utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "seed": arguments.seed,
-        "wall_s": round(time.monotonic() - start, 1),
-    }
-    (arguments.out / "run.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    print(text)
+            write(sorted(rows, key=lambda row: names.index(row.language.name)), arguments, time.monotonic() - start)
+    print((arguments.out / "table.md").read_text())
     return 0 if all(row.as_expected for row in rows) else 1
 
 

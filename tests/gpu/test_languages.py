@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.judging.languages import CHEATS, HONEST, LANGUAGES, judge, missing
+from benchmarks.judging.languages import CHEATS, HONEST, LANGUAGES, judge, missing, write_index
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,11 +17,13 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("name", [language.name for language in LANGUAGES])
-def test_a_language_is_judged(name: str, tmp_path: Path) -> None:
+def test_a_language_is_judged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five honest kernels are accepted, whatever compiles them; two that have others compute are found out."""
     language = next(each for each in LANGUAGES if each.name == name)
     if reason := missing(language, "cuda"):
         pytest.skip(reason)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_index("cuda")
     options = argparse.Namespace(device="cuda", timing="off", seed=1, jobs=2, limit_s=300, out=tmp_path)
     row = judge(language, options)
     assert not row.missing

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import functools
 import gc
+import importlib
+import importlib.util
 import inspect
 import json
 import logging
@@ -19,6 +21,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +30,7 @@ from torch.nn import functional
 
 from opsmith.calls.observer import Observer
 from opsmith.core import case
+from opsmith.evaluation.integrity import imported
 from opsmith.evaluation.integrity.tampering import Snapshot
 
 pytestmark = pytest.mark.slow
@@ -304,31 +308,162 @@ def test_torchs_compiler_may_wrap_what_it_always_wraps_and_nobody_else_may() -> 
         assert () == snapshot.changes()
 
 
-def test_what_tilelang_replaces_on_import_may_be_replaced_by_it_alone() -> None:
-    """Its parser has `inspect` find the files of classes."""
-    module = types.ModuleType("tvm.script.parser.core.diagnostics")
-    module._patched_inspect_getfile = fake  # type: ignore[attr-defined]
+def test_who_forges_what_torchs_compiler_wraps_with_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel can put a wrapper of its own where the compiler keeps the one that makes wrappers."""
 
+    def install_generation_tagging_init(function: Callable[..., Any]) -> Callable[..., Any]:
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return patched
+
+    guard = importlib.import_module("torch._dynamo.mutation_guard")
+    monkeypatch.setattr(guard, install_generation_tagging_init.__name__, install_generation_tagging_init)
+    forged = install_generation_tagging_init(torch.nn.Module.__init__)
+    (line,) = changes_after(lambda patch: patch.setattr(torch.nn.Module, "__init__", forged))
+    assert line.startswith("torch.nn.modules.module.Module.__init__ was replaced by patched")
+
+
+#: What a module of a language's does while it is imported, as TileLang's parser and JAX do.
+INSTALLED = """
+import gc
+import inspect
+import sys
+
+_getfile = inspect.getfile
+
+
+def named(obj):
+    return getattr(obj, "__module__", None)
+
+
+def _patched_inspect_getfile(obj):
+    if not inspect.isclass(obj):
+        return _getfile(obj)
+    return sys.modules[named(obj)].__file__
+
+
+def _xla_gc_callback(*args):
+    gc.get_count()
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], types.ModuleType]:
+    """Lay a module where packages are installed, and import it."""
+    monkeypatch.setattr(imported, "installed_folders", lambda: (f"{tmp_path.resolve()}/site-packages/",))
+
+    def import_(name: str) -> types.ModuleType:
+        path = tmp_path / "site-packages" / Path(*name.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True)
+        path.write_text(INSTALLED)
+        return load(name, path, monkeypatch)
+
+    return import_
+
+
+def load(name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """Import a file as a module of some name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+PARSER = "tvm.script.parser.core.diagnostics"
+Install = Callable[[str], types.ModuleType]
+
+
+def test_what_tilelang_replaces_on_import_may_be_replaced_by_it_alone(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parser has `inspect` find the files of classes."""
     snapshot = Snapshot.take()
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(inspect, "getfile", fake)
-        assert () == snapshot.changes()
-    (line,) = changes_after(lambda monkeypatch: monkeypatch.setattr(inspect, "getfile", fake))
+    module = install(PARSER)
+    monkeypatch.setattr(inspect, "getfile", module._patched_inspect_getfile)
+    assert () == snapshot.changes()
+    (line,) = changes_after(lambda patch: patch.setattr(inspect, "getfile", fake))
     assert line.startswith("inspect.getfile was replaced by fake")
 
 
-def test_the_collector_that_jax_adds_on_import_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing JAX is how a kernel in Pallas begins."""
-    module = types.ModuleType("jax._src.lib")
-    module._xla_gc_callback = fake  # type: ignore[attr-defined]
+def from_another_file(module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The same text, in a file of the kernel's."""
+    path = tmp_path / "kernel" / Path(*PARSER.split(".")).with_suffix(".py")
+    path.parent.mkdir(parents=True)
+    path.write_text(INSTALLED)
+    return load(PARSER, path, monkeypatch)._patched_inspect_getfile
+
+
+def under_its_name(module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function of the kernel's in a module of that name, which nobody installed."""
+    forged = types.ModuleType(PARSER)
+    vars(forged)["_patched_inspect_getfile"] = fake
+    monkeypatch.setitem(sys.modules, PARSER, forged)
+    return fake
+
+
+def from_its_file_by_claim(module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Code that says that it comes from the installed file, in the module itself."""
+    source = "def _patched_inspect_getfile(obj):\n    return 'elsewhere'\n"
+    exec(compile(source, str(module.__file__), "exec"), vars(module))
+    return module._patched_inspect_getfile
+
+
+def with_other_globals(module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The installed code, which calls the kernel's function in place of the original."""
+    forged = types.FunctionType(module._patched_inspect_getfile.__code__, vars(module) | {"_getfile": fake})
+    vars(module)["_patched_inspect_getfile"] = forged
+    return forged
+
+
+def with_another_original(module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The installed function, whose module holds the kernel's function in place of the original."""
+    vars(module)["_getfile"] = fake
+    return module._patched_inspect_getfile
+
+
+def with_another_helper(module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The installed function, which calls the kernel's function by the name of the file's."""
+    vars(module)["named"] = fake
+    return module._patched_inspect_getfile
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        from_another_file,
+        under_its_name,
+        from_its_file_by_claim,
+        with_other_globals,
+        with_another_original,
+        with_another_helper,
+    ],
+)
+def test_who_forges_what_an_import_replaces_is_found_out(
+    forge: Callable[..., Any], install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a module and the path in code are whatever a kernel writes there."""
     snapshot = Snapshot.take()
-    monkeypatch.setitem(sys.modules, "jax._src.lib", module)
-    gc.callbacks.append(fake)
+    monkeypatch.setattr(inspect, "getfile", forge(install(PARSER), tmp_path, monkeypatch))
+    (line,) = snapshot.changes()
+    assert line.startswith("inspect.getfile was replaced by")
+
+
+def test_the_collector_that_jax_adds_on_import_may_be_there(install: Install) -> None:
+    """Importing JAX is how a kernel in Pallas begins; a forged one is a change."""
+    snapshot = Snapshot.take()
+    module = install("jax._src.lib")
+    gc.callbacks.append(module._xla_gc_callback)
     try:
         assert () == snapshot.changes()
+        vars(module)["gc"] = types.SimpleNamespace(get_count=fake)
+        (line,) = snapshot.changes()
+        assert line.startswith("gc.callbacks: ()")
     finally:
-        gc.callbacks.remove(fake)
+        gc.callbacks.remove(module._xla_gc_callback)
 
 
 def test_what_a_module_of_torchs_replaces_on_import_may_be_replaced_by_it_alone() -> None:

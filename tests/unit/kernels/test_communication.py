@@ -13,6 +13,8 @@ from tests.communication_in_shared_memory import BUFFER_BYTES, PAD_BYTES, cases,
 from tests.ranks_in_shared_memory import mapped
 from torch.utils._pytree import tree_map
 
+from opsmith.kernels.communication.experts import _counts
+
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 240
 #: What a result in a dtype may be off by, of its largest: sums of some hundred terms, rounded on their way.
@@ -66,3 +68,11 @@ def test_each_rank_has_what_the_problems_say(tmp_path: Path, ranks: int) -> None
                         if number in loaded.replicated:
                             first = of_ranks[0][f"{task} {label}"][0][number]
                             assert torch.equal(first, found), f"{task} {label}, rank {rank}: other bits than rank 0"
+
+
+@pytest.mark.parametrize("experts", [1, 24, 256])
+@pytest.mark.parametrize("choices", [0, 1, 2500])
+def test_the_choices_of_each_expert_are_counted(choices: int, experts: int) -> None:
+    """Of many programs' choices, and where the experts are no power of two."""
+    chosen = torch.randint(experts, (choices,), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(torch.bincount(chosen, minlength=experts), _counts(chosen, experts))

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple, Self, TypeGuard
 
 import torch
 
+from opsmith.evaluation.integrity.imported import is_as_installed, is_written
+
 #: The modules whose functions and classes are watched, where they are loaded; all of opsmith's are as well.
 _MODULES = (
     "builtins",
@@ -113,6 +115,8 @@ _BY_IMPORT = {
     "torch.ScriptMethod.__call__": ("torch.testing._internal.common_utils", "prof_meth_call"),
     "inspect.getfile": ("tvm.script.parser.core.diagnostics", "_patched_inspect_getfile"),
 }
+#: What a module of JAX's adds to ``gc.callbacks`` while it is imported: XLA's arrays are collected too.
+_COLLECTOR = ("jax._src.lib", "_xla_gc_callback")
 #: Hooks that are there to be set, by loggers and debuggers.
 _FREE = frozenset({"sys.excepthook", "sys.unraisablehook", "sys.breakpointhook", "threading.excepthook"})
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
@@ -212,7 +216,7 @@ class _Names:
             if now is was:
                 continue
             name = f"{self._labels[place]}.{self._names[place]}"
-            if _is_compilers_work(name, was, now) or _is_imports_work(name, now):
+            if _is_compilers_work(name, was, now) or _is_imports_work(name, was, now):
                 self._values[place] = now
             else:
                 yield f"{name} was " + ("deleted" if now is None else f"replaced by {_shown(now)}")
@@ -363,14 +367,9 @@ def _settings() -> dict[str, object]:
         "sys.setswitchinterval": sys.getswitchinterval(),
         "gc.disable": gc.isenabled(),
         # By address: a stranger's callback is not to be asked whether it equals another one.
-        "gc.callbacks": tuple(id(callback) for callback in gc.callbacks if not _is_of_jax(callback)),
+        "gc.callbacks": tuple(id(callback) for callback in gc.callbacks if not is_as_installed(callback, *_COLLECTOR)),
         **{f"signal.{number.name}": signal.getsignal(number) for number in _SIGNALS},
     }
-
-
-def _is_of_jax(callback: object) -> bool:
-    """Whether it is the one with which JAX, when it is imported, has XLA's arrays collected too."""
-    return callback is getattr(sys.modules.get("jax._src.lib"), "_xla_gc_callback", sys)
 
 
 def _device_and_stream() -> tuple[int, int]:
@@ -388,14 +387,15 @@ def _is_compilers_work(name: str, was: object, now: object) -> bool:
         return False
     module, maker = _BY_COMPILER[name]
     code = getattr(getattr(sys.modules.get(module), maker, None), "__code__", None)
+    if not isinstance(code, CodeType) or not is_written(code, module):
+        return False
     holds_original = any(_contents(cell) is was for cell in now.__closure__ or ())
-    return holds_original and isinstance(code, CodeType) and any(const is now.__code__ for const in code.co_consts)
+    return holds_original and any(const is now.__code__ for const in code.co_consts)
 
 
-def _is_imports_work(name: str, now: object) -> bool:
+def _is_imports_work(name: str, was: object, now: object) -> bool:
     """Whether a module put its function here when it was imported."""
-    module, function = _BY_IMPORT.get(name, ("", ""))
-    return module in sys.modules and getattr(sys.modules[module], function, None) is now
+    return name in _BY_IMPORT and is_as_installed(now, *_BY_IMPORT[name], was=was)
 
 
 def _same(was: object, now: object) -> bool:

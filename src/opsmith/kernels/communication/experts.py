@@ -40,6 +40,23 @@ from .symmetric import (
 
 #: Elements of a row that a program moves.
 MOST_COLUMNS = 4096
+#: Choices that a program counts, by as many bins as there are experts.
+COUNTED = 1024
+
+
+@triton.jit
+def count_choices_kernel(
+    counts_E: tl.tensor, experts: tl.tensor, choices: tl.tensor, EXPERTS: tl.constexpr, BLOCK: tl.constexpr
+) -> None:
+    """``counts[e] +=`` how many of ``experts`` are e, of ``EXPERTS`` rounded up to a power of two.
+
+    A program adds once for each expert that it meets.
+    """
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < choices
+    chosen = tl.load(experts + place, mask=inside, other=0).to(tl.int32)
+    found_E = tl.histogram(chosen, EXPERTS, mask=inside).to(tl.int64)
+    tl.atomic_add(counts_E + tl.arange(0, EXPERTS), found_E, mask=found_E > 0, sem="relaxed")
 
 
 @triton.jit
@@ -145,7 +162,7 @@ def dispatch(x: torch.Tensor, experts: torch.Tensor, of_a_rank: int) -> tuple[to
     ranks = Group(0).ranks
     chosen = experts.flatten()
     order = chosen.argsort(stable=True)
-    own_E = torch.bincount(chosen, minlength=of_a_rank * ranks)
+    own_E = _counts(chosen, of_a_rank * ranks)
     counts_RE = gathered_counts(own_E)
     of_ranks = counts_RE.view(ranks, ranks, of_a_rank)
     totals = of_ranks.sum((0, 2)).tolist()
@@ -175,6 +192,22 @@ def dispatch(x: torch.Tensor, experts: torch.Tensor, of_a_rank: int) -> tuple[to
     blocks, _ = blocks_and_share(max(totals) * width, step, ranks)
     launch(take_kernel, (blocks,), as_moved(out), *group.tables, out.numel(), **group.meta, STEP=step, num_warps=WARPS)
     return out, of_ranks[:, group.rank].sum(0)
+
+
+def _counts(chosen: torch.Tensor, experts: int) -> torch.Tensor:
+    """How many choices each expert has: int64, without the wait for the largest that ``bincount`` begins with."""
+    counts_E = torch.zeros(experts, dtype=torch.int64, device=chosen.device)
+    if len(chosen):
+        launch(
+            count_choices_kernel,
+            (triton.cdiv(len(chosen), COUNTED),),
+            counts_E,
+            chosen,
+            len(chosen),
+            EXPERTS=triton.next_power_of_2(experts),
+            BLOCK=COUNTED,
+        )
+    return counts_E
 
 
 def _starts(counts_RTE: torch.Tensor) -> torch.Tensor:
