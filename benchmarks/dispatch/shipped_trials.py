@@ -24,29 +24,29 @@ import msgspec
 from opsmith.aten.schemas import aten_schemas
 from opsmith.backends.shipped import Shipped
 from opsmith.core.task import Task
-from opsmith.dispatch.choice.choosing import EAGER, KERNEL, subject
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL, timed_content
 from opsmith.dispatch.choice.shipped_trials import ShippedTrials, TimedKernel, table_file
 from opsmith.trials.book import Trial, TrialBook
 
 
 def kernels() -> dict[str, str]:
-    """Overload -> content hash of the kernel that is shipped for it."""
+    """Overload -> what names the content of the kernel that is shipped for it."""
     backend, found = Shipped(), {}
     for name, schema in aten_schemas().items():
         record = backend.kernel_for(Task(name=name, op=schema, suite="dispatch"))
         if record is not None:
-            found[name] = record.content_hash
+            found[name] = timed_content(record)
     return found
 
 
-def rows(books: list[Path], shipped: dict[str, str]) -> Iterator[tuple[str, str, Trial]]:
+def rows(books: list[Path], shipped: dict[str, str], *, any_content: bool) -> Iterator[tuple[str, str, Trial]]:
     """Overload, class and trial, of the kernels that are shipped."""
-    begins = {subject(op, "cuda", kernel): op for op, kernel in shipped.items()}
     for book in books:
         for key, trial in TrialBook(book).trials().items():
-            begin = " ".join(key.split(" ", 3)[:3])
-            if begin in begins and EAGER in trial.us:
-                yield begins[begin], trial.call, trial
+            op, device_type, kernel, _ = key.split(" ", 3)
+            is_shipped = op in shipped and (any_content or shipped[op] == kernel)
+            if is_shipped and device_type == "cuda" and EAGER in trial.us:
+                yield op, trial.call, trial
 
 
 def text_of(table: ShippedTrials) -> str:
@@ -67,13 +67,18 @@ def main() -> int:
     parser.add_argument("books", nargs="+", type=Path)
     parser.add_argument("--device", required=True, help="the GPU's name, as torch says it")
     parser.add_argument("--torch", required=True, help="the version that ran")
+    parser.add_argument(
+        "--any-content",
+        action="store_true",
+        help="take trials of other contents of a kernel, too: what changed since costs no time",
+    )
     options = parser.parse_args()
     file, shipped = table_file(options.device), kernels()
     classes: dict[str, dict[str, tuple[float, float | None]]] = {}
     if file.exists():
         before = msgspec.json.decode(file.read_bytes(), type=ShippedTrials)
         classes = {op: dict(timed.classes) for op, timed in before.ops.items() if shipped.get(op) == timed.kernel}
-    for op, text, trial in rows(options.books, shipped):
+    for op, text, trial in rows(options.books, shipped, any_content=options.any_content):
         classes.setdefault(op, {})[text] = (trial.us[EAGER], trial.us.get(KERNEL))
     ops = {op: TimedKernel(kernel=shipped[op], classes=dict(sorted(classes[op].items()))) for op in sorted(classes)}
     table = ShippedTrials(device=options.device, torch=options.torch, ops=ops)

@@ -63,7 +63,7 @@ def _decide_by_class(choice: KernelSet) -> None:
     for serving in undecided:
         op, kind, record = serving.schema.name, serving.device_type, serving.record
         book = functools.cache(functools.partial(book_of, "choices", torch.device(kind)))
-        shipped = functools.partial(find_shipped, kind, op, record.content_hash)
+        shipped = functools.partial(find_shipped, kind)
         serving.choices = Choices(op, kind, record, book, allowance, shipped, _readiness(serving, wait=choice.wait))
 
 

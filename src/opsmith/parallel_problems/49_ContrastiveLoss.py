@@ -18,7 +18,7 @@ class Model(nn.Module):
     def forward(self, images, texts, scale):
         rank, world = dist.get_rank(), dist.get_world_size()
         wide = torch.promote_types(images.dtype, torch.float32)
-        images, texts = (F.normalize(each.to(wide), dim=-1) for each in (images, texts))
+        images, texts = (F.normalize(each.to(wide), dim=-1).contiguous() for each in (images, texts))
         all_images, all_texts = ([torch.empty_like(each) for _ in range(world)] for each in (images, texts))
         dist.all_gather(all_images, images)
         dist.all_gather(all_texts, texts)

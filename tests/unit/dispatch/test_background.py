@@ -133,7 +133,7 @@ class TestChoices:
         """Of a kernel, with a book of its own."""
         kernel = Kernel(task="relu.default", backend="x", loader=Loader.FILE, entry="a.py:b")
         book = TrialBook(folder / "book.jsonl")
-        return Choices("relu.default", "cuda", kernel, lambda: book, Allowance(), lambda _text: known, asked)
+        return Choices("relu.default", "cuda", kernel, lambda: book, Allowance(), lambda *_: known, asked)
 
     def test_a_class_is_tried_once_its_kernel_is_compiled(self, tmp_path: Path) -> None:
         """And a class that is met once is not compiled for."""

@@ -15,7 +15,7 @@ from tests.dispatch_tables import kernel_file
 import opsmith
 from opsmith.dispatch import install
 from opsmith.dispatch.choice import shipped_trials
-from opsmith.dispatch.choice.choosing import EAGER, KERNEL, subject
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL, subject, timed_content
 from opsmith.dispatch.choice.shipped_trials import ShippedTrials, TimedKernel, find_shipped, table_file
 from opsmith.trials import book
 from opsmith.trials.book import Trial, TrialBook
@@ -43,10 +43,10 @@ def ship(op: str, kernel: str, **classes: tuple[float, float | None]) -> None:
 
 def content_of(path: Path) -> str:
     """Of the kernel of relu in a directory or file."""
-    with opsmith.enabled(path, device="cpu"):
+    with opsmith.enabled(path, ops="relu.default", device="cpu"):
         choice = install._installed.choice
         assert choice is not None
-        return choice.servings[0].record.content_hash
+        return timed_content(choice.servings[0].record)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,20 @@ def test_the_table_is_of_one_content_of_a_kernel() -> None:
     assert find_shipped("cpu", "relu.default", "old", "f32[3,4]") is not None
     assert find_shipped("cpu", "relu.default", "old", "f32[3,8]") is None
     assert find_shipped("cpu", "neg.default", "old", "f32[3,4]") is None
+
+
+def test_a_neighbours_change_costs_no_row(tmp_path: Path) -> None:
+    """A row is about an entry and the files that it imports."""
+    entries = '{"kernels": {"relu.default": {"entry": "a.py:kernel"}, "neg.default": {"entry": "b.py:kernel"}}}'
+    (tmp_path / "manifest.json").write_text(entries)
+    (tmp_path / "common.py").write_text("LEAST = 0\n")
+    (tmp_path / "a.py").write_text("from .common import LEAST\ndef kernel(x):\n    return x.clamp_min(LEAST)\n")
+    (tmp_path / "b.py").write_text("def kernel(x):\n    return 0 - x\n")
+    before = content_of(tmp_path)
+    (tmp_path / "b.py").write_text("def kernel(x):\n    return x * -1\n")
+    assert before == content_of(tmp_path)
+    (tmp_path / "common.py").write_text("LEAST = 0.0\n")
+    assert before != content_of(tmp_path)
 
 
 def test_what_a_machine_found_itself_goes_before(tmp_path: Path) -> None:
@@ -117,6 +131,21 @@ def test_a_table_is_written_from_books(
         "relu.default": TimedKernel(kernel="new", classes={"f32[16]": (4.0, 2.0), "f32[32]": (4.0, None)}),
     } == table.ops
     assert "3 classes of 2 overloads; the kernel is faster in 2" in capsys.readouterr().out
+
+
+def test_trials_of_other_contents_are_taken_where_somebody_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comment was changed."""
+    monkeypatch.setattr(writing, "kernels", lambda: {"relu.default": "new"})
+    tried = TrialBook(tmp_path / "book.jsonl")
+    tried.keep(f"{subject('relu.default', 'cuda', 'old')} f32[16]", Trial(call="f32[16]", us={EAGER: 4.0, KERNEL: 2.0}))
+    arguments = ["shipped_trials", str(tried.file), "--device", "NVIDIA H200", "--torch", "2.11.0+cu130"]
+    for extra, classes in ([], {}), (["--any-content"], {"f32[16]": (4.0, 2.0)}):
+        monkeypatch.setattr(sys, "argv", [*arguments, *extra])
+        assert 0 == writing.main()
+        ops = msgspec.json.decode(table_file("NVIDIA H200").read_bytes(), type=ShippedTrials).ops
+        assert classes == (ops["relu.default"].classes if ops else {})
 
 
 def test_shipped_tables_are_of_shipped_kernels() -> None:

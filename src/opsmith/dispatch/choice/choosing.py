@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from opsmith.core.kernel import Kernel
 from opsmith.dispatch.choice.classes import class_of
 from opsmith.errors import BadInput
+from opsmith.reviews.scope import reviewed_hash
 from opsmith.trials.book import Trial, TrialBook
 
 #: The environment variable that says :class:`Choose` where a program does not.
@@ -83,13 +85,21 @@ class ClassChoice(NamedTuple):
     trial: Trial
 
 
+def timed_content(record: Kernel) -> str:
+    """Names what a trial of a kernel is about: its entry and the files that it imports, where these are known.
+
+    A change of another kernel in the same directory does not change it.
+    """
+    return reviewed_hash(record) or record.content_hash
+
+
 def subject(op: str, device_type: str, kernel: str) -> str:
     """What stands before a class in the key of a trial.
 
     Args:
         op: the overload.
         device_type: that the kernel is installed for.
-        kernel: its content hash.
+        kernel: :func:`timed_content` of it.
     """
     return f"{op} {device_type} {kernel}"
 
@@ -103,7 +113,7 @@ class Choices:
         record: the kernel.
         book: what trials found on this machine; asked for when there is a call, since it is the device's.
         allowance: of seconds for trials; None if none may be held.
-        shipped: what trials found on other machines with such a device, by class.
+        shipped: what trials found on other machines with such a device, by overload, kernel and class.
         ready: whether the kernel can answer a call without being compiled first, by the call's key, positional and
             named arguments. Until it is, PyTorch answers.
 
@@ -118,10 +128,10 @@ class Choices:
         record: Kernel,
         book: Callable[[], TrialBook],
         allowance: Allowance | None,
-        shipped: Callable[[str], Trial | None],
+        shipped: Callable[[str, str, str], Trial | None],
         ready: Callable[[str, Sequence[Any], Mapping[str, Any]], bool],
     ) -> None:
-        self._subject = subject(op, device_type, record.content_hash)
+        self._op, self._device_type, self._record = op, device_type, record
         self._book, self._allowance, self._shipped = book, allowance, shipped
         self._ready = ready
         self._known: dict[str, Trial] = {}
@@ -129,6 +139,11 @@ class Choices:
         self._classes: dict[str, ClassChoice] = {}
         self._met: set[str] = set()
         self.left = 0
+
+    @functools.cached_property
+    def _kernel(self) -> str:
+        """Found out when it is first asked for: the kernel's files are read for it."""
+        return timed_content(self._record)
 
     @property
     def book(self) -> TrialBook:
@@ -175,11 +190,11 @@ class Choices:
         self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any], hold: Callable[[str], Trial | None]
     ) -> ClassChoice | None:
         """What is known of a class, or a trial now: not of a class that is met for the first time."""
-        key = f"{self._subject} {text}"
+        key = f"{subject(self._op, self._device_type, self._kernel)} {text}"
         trial = self._known.get(text)
         if trial is None and text not in self._met:
             self._met.add(text)
-            trial = self.book.find(key) or self._shipped(text)
+            trial = self.book.find(key) or self._shipped(self._op, self._kernel, text)
             if trial is None:
                 return None
             self._known[text] = trial

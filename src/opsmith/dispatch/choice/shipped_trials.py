@@ -24,7 +24,7 @@ class TimedKernel(msgspec.Struct, frozen=True, kw_only=True):
     """The classes of calls of one kernel that were tried.
 
     Attributes:
-        kernel: its content hash.
+        kernel: its :func:`~opsmith.dispatch.choice.choosing.timed_content`.
         classes: class -> microseconds of a call by PyTorch's own kernel and by this one; the latter is None where the
             kernel did not answer, or answered otherwise than PyTorch.
     """
@@ -51,7 +51,7 @@ class ShippedTrials(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             op: the overload.
-            kernel: the content hash of its kernel.
+            kernel: :func:`~opsmith.dispatch.choice.choosing.timed_content` of its kernel.
             text: the class.
         """
         timed = self.ops.get(op)

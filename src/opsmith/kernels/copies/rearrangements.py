@@ -220,7 +220,7 @@ def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> 
         raise NotImplementedError("copies between devices are not served")
     if any(size > 1 and stride == 0 for size, stride in zip(self.shape, self.stride(), strict=True)):
         raise RuntimeError("elements of self share memory: clone it before writing to it")
-    if is_dense(self) and is_dense(src) and torch._C._overlaps(self, src) and not _is_itself(self, src):
+    if is_dense(self) and is_dense(src) and meets(self, src) and not _is_itself(self, src):
         raise RuntimeError("self and src overlap in part: clone one of them before the copy")
     copy_into(self, src)
     return self
@@ -232,6 +232,22 @@ def is_dense(tensor: torch.Tensor) -> bool:
     order = sorted((dim for dim in range(tensor.ndim) if shape[dim] > 1), key=lambda dim: strides[dim])
     packed = dense_strides(shape, order)
     return all(strides[dim] == packed[dim] for dim in order)
+
+
+def meets(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the memory from a tensor's first element to its last meets another's, in one storage."""
+    if not (one.numel() and other.numel() and torch._C._overlaps(one, other)):
+        return False
+    (first, first_end), (second, second_end) = _reach(one), _reach(other)
+    return first < second_end and second < first_end
+
+
+def _reach(tensor: torch.Tensor) -> tuple[int, int]:
+    """Bytes of the storage: where the first element begins, and where the last one ends."""
+    shape, strides = layout_of(tensor)
+    begin = tensor.storage_offset()
+    end = begin + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return begin * tensor.element_size(), end * tensor.element_size()
 
 
 def _is_itself(self: torch.Tensor, src: torch.Tensor) -> bool:

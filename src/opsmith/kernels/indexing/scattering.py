@@ -34,7 +34,7 @@ from ..common.lanes import add_along_columns, lanes_first, load_along_columns, s
 from ..common.launch import ELEMENT_TYPE, compute_type, launch, number_bits, pdl_prologue, require_served
 from ..common.ordering import float_of_bits, ordered_bits
 from ..common.transposed_tiles import offset_in, tile_indices
-from ..copies.rearrangements import copied, copy_into, fill
+from ..copies.rearrangements import copied, copy_into, fill, is_dense, meets
 from .gathering import Index, check_along, indexed_places, plan_index, require_index, walk_indexed, walk_places
 
 
@@ -802,11 +802,14 @@ def _require_writable(self: torch.Tensor, source: torch.Tensor | float) -> None:
 
     Raises:
         RuntimeError: they do.
+        NotImplementedError: they may; eager mode leaves that to its caller.
     """
     if any(size > 1 and stride == 0 for size, stride in zip(self.shape, self.stride(), strict=True)):
         raise RuntimeError("elements of self share memory: clone it before writing to it")
-    if isinstance(source, torch.Tensor) and torch._C._overlaps(self, source):
-        raise RuntimeError("self and the source share memory: clone one of them")
+    if isinstance(source, torch.Tensor) and meets(self, source):
+        if is_dense(self) and is_dense(source):
+            raise RuntimeError("self and the source share memory: clone one of them")
+        raise NotImplementedError("tensors with gaps that may share memory are not served")
 
 
 def _replaced(out: torch.Tensor, self: torch.Tensor, source: torch.Tensor | float, places: Places) -> torch.Tensor:
