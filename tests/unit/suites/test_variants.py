@@ -352,6 +352,18 @@ def test_sums_of_large_tensors_are_exact_in_any_order(function: Any, args: tuple
         assert float(exact.abs().max()) <= 1 << 24
 
 
+@pytest.mark.parametrize(("left", "right"), [((10, 5), (5, 10)), ((5, 5), (5, 5))], ids=["outer sizes", "all sizes"])
+def test_no_product_has_a_large_square(left: tuple[int, int], right: tuple[int, int]) -> None:
+    """Rows and columns of one size grow together: 131,072 of each are 64 GiB."""
+    record, schema = recorded(ATEN.mm.default, torch.ones(left), torch.ones(right))
+    for seed in range(12):
+        for _, variant in large_variants(record, schema, seed):
+            rows, columns = variant.args
+            assert isinstance(rows, TensorValue)
+            assert isinstance(columns, TensorValue)
+            assert rows.shape[0] * columns.shape[1] <= 1 << 21
+
+
 def test_one_size_of_a_product_is_large() -> None:
     """Rows, columns or the sum between them, which is exact in any order."""
     record, schema = recorded(ATEN.addmm.default, torch.randn(5), torch.randn(3, 4), torch.randn(4, 5))

@@ -245,7 +245,7 @@ def meets(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _reach(tensor: torch.Tensor) -> tuple[int, int]:
     """Bytes of the storage: where the first element begins, and where the last one ends."""
     shape, strides = layout_of(tensor)
-    begin = tensor.storage_offset()
+    begin = int(tensor.storage_offset())
     end = begin + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     return begin * tensor.element_size(), end * tensor.element_size()
 
