@@ -36,8 +36,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 import torch.distributed as dist
+from benchmarks.models.records import environment_of
 from torch._C._distributed_c10d import FileStore
 from torch.multiprocessing.spawn import ProcessException, spawn
 from torch.utils._pytree import tree_leaves
@@ -511,9 +513,9 @@ def _run(wall_s: float) -> dict[str, Any]:
         "command": "python -m benchmarks.distributed.kernels " + " ".join(sys.argv[1:]),
         "made_utc": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "wall_s": wall_s,
-        "environment": {
+        "environment": msgspec.to_builtins(environment_of("cuda"))
+        | {
             "devices": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
-            "torch": torch.__version__,
             "nccl": ".".join(map(str, torch.cuda.nccl.version())),
             **{name: os.environ.get(name) for name in names},
         },
