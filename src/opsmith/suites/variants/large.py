@@ -124,7 +124,7 @@ def _result_elements(call: TracedCall) -> int:
 
     kwargs = {name: on_meta(value) for name, value in call.kwargs.items()}
     results = tree_leaves(overload(call.op)(*map(on_meta, call.args), **kwargs))
-    return max(result.numel() for result in results)
+    return max(int(result.numel()) for result in results)
 
 
 def _with_all_sizes_large(record: CallRecord, chance: random.Random) -> dict[str, TracedCall]:
