@@ -29,6 +29,7 @@ def test_cuda_is_fake_and_the_host_is_real() -> None:
         assert not isinstance(device[:1, :3].cpu(), FakeTensor)
 
 
+@pytest.mark.slow
 def test_gradients_flow_without_a_gpu() -> None:
     """Autograd asks the device for its streams, and a stand-in answers."""
     with FakeDevice(), torch.device("cuda"):

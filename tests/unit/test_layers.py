@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_the_judge_loads_no_torch_no_triton_and_no_numpy() -> None:
     """The judge plans and keeps the books: without torch it has no device to lose and starts at once."""
     judges = "opsmith.pipeline, opsmith.serve.server"

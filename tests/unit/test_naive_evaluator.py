@@ -78,6 +78,7 @@ def kernel(folder: Path, name: str, body: str) -> Job:
     return Job(path, "exp.default")
 
 
+@pytest.mark.slow
 def test_it_tells_right_from_wrong(tmp_path: Path) -> None:
     """It would be no evaluator if it accepted everything."""
     wanted = {

@@ -94,6 +94,7 @@ def judged(
 CONDUCT = verdict(0, part=Part.CONDUCT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "late",
     [

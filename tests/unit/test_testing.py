@@ -28,6 +28,7 @@ def _shared() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_right_kernel_returns_its_scores(tmp_path: Path) -> None:
     """A file, named with or without its function."""
     (tmp_path / "mine.py").write_text(RIGHT)
@@ -47,6 +48,7 @@ def test_a_function_is_judged_as_its_file_has_it(tmp_path: Path, monkeypatch: py
         check(lambda x: x, "relu.default", suite="smoke", device="cpu")
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_fails_the_test_with_the_verdict(tmp_path: Path) -> None:
     """The text is what the command line prints, the verdict first."""
     (tmp_path / "mine.py").write_text(WRONG)

@@ -473,6 +473,7 @@ def test_no_index_of_the_public_traces_can_leave_its_range() -> None:
     assert 1_200 < checked
 
 
+@pytest.mark.slow
 def test_every_integer_argument_of_the_public_traces_is_known_as_index_or_as_number() -> None:
     """An index that nobody recognised would get numbers of both signs."""
     unknown = {

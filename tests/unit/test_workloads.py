@@ -18,6 +18,7 @@ def rows() -> list[Row]:
     return read_dataset(SHIPPED_PATH)
 
 
+@pytest.mark.slow
 def test_every_row_is_valid() -> None:
     """It parses, its fields agree and torch has its op."""
     assert [] == validate(read_raw_rows(SHIPPED_PATH), advance=lambda _done: None)

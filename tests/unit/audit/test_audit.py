@@ -240,6 +240,7 @@ def test_a_problem_that_does_not_load_says_so(tmp_path: Path) -> None:
     assert {Check.LOADS, Check.NOT_AUDITED} == checks(found)
 
 
+@pytest.mark.slow
 def test_a_problem_that_dies_or_hangs_costs_itself_only(tmp_path: Path) -> None:
     """The others are audited."""
     texts = {

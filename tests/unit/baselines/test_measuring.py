@@ -55,6 +55,7 @@ def test_every_kind_of_problem_is_timed(file: Path) -> None:
     assert timed(file).problem is None
 
 
+@pytest.mark.slow
 def test_compiled_models_are_timed() -> None:
     """Compiling is over before the clock runs."""
     found = timed(LINEAR, "compile")

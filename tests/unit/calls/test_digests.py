@@ -47,6 +47,7 @@ def test_any_flipped_bit_changes_both_numbers(size: int, data: st.DataObject) ->
     assert all(one != two for one, two in zip(digest(flat), digest(other), strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_two_flipped_bits_do_not_make_up_for_each_other(data: st.DataObject) -> None:

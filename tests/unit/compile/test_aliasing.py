@@ -77,6 +77,7 @@ def _run(function: Callable[..., Any], dtype: torch.dtype, backend: Any = None) 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize(("neutral", "dtype"), [one[1:] for one in OPERATIONS], ids=[one[0] for one in OPERATIONS])
 def test_a_neutral_operation_makes_a_tensor(
@@ -118,6 +119,7 @@ def test_equal_calls_of_two_outputs_are_both_made() -> None:
 COPIED = {one: NEUTRAL[one] for one in ("x * 1", "x / 1", "-(-x)")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neutral", COPIED.values(), ids=COPIED)
 def test_what_is_copied_into_an_input_is_not_returned(neutral: Callable[[Tensor], Tensor]) -> None:
     """Inductor writes a slice in place then: the result would be the input."""
@@ -130,6 +132,7 @@ def test_what_is_copied_into_an_input_is_not_returned(neutral: Callable[[Tensor]
         assert _run(write_and_return, torch.float32) == _run(write_and_return, torch.float32, "opsmith")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "write",
     [
@@ -152,6 +155,7 @@ def test_a_part_that_is_written_and_then_returned_is_no_input(write: Callable[[T
         assert _run(write_and_return, torch.float32) == _run(write_and_return, torch.float32, "opsmith")
 
 
+@pytest.mark.slow
 def test_a_written_view_of_a_written_input_is_copied_before_it_is_returned() -> None:
     """Without the view, what is returned would be made in the input's memory."""
 
@@ -169,6 +173,7 @@ def test_a_written_view_of_a_written_input_is_copied_before_it_is_returned() -> 
     assert [] == [one.undone for one in reports if one.undone]
 
 
+@pytest.mark.slow
 def test_two_outputs_that_are_views_of_one_result_stay_so() -> None:
     """Inductor settles the layout of what they look at by the view between them, which therefore stays."""
 

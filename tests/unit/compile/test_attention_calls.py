@@ -196,6 +196,7 @@ def _below_a_filled_number(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "is_named"),
     [

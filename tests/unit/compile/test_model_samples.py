@@ -39,6 +39,7 @@ def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     models.at_every_size()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [INFER, TRAIN])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_subject_agrees_with_eager_mode_and_passes_change_it(name: str, mode: str) -> None:

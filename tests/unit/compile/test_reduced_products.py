@@ -50,6 +50,7 @@ def _rows_and_features(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return (x @ weight.T + bias).mean((0, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [_features, _scaled_features, _shifted_features, _rows, _rows_and_features])
 @pytest.mark.parametrize("shape", [(6, 16), (5, 6, 16)])
 def test_a_sum_of_a_linear_layer_is_taken_of_its_operands(
@@ -112,6 +113,7 @@ def _image_sum(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 IMAGES = (3, 8, 16, 16), (32, 8, 3, 3), (32,)
 
 
+@pytest.mark.slow
 def test_global_average_pooling_of_a_convolution_is_taken_of_its_input() -> None:
     """For any batch, and only where windows of the input are less than the output."""
     inputs = [_random(*shape) for shape in IMAGES]
@@ -123,6 +125,7 @@ def test_global_average_pooling_of_a_convolution_is_taken_of_its_input() -> None
     assert 0 == _compiled(depthwise, [_random(3, 8, 16, 16), _random(8, 1, 3, 3)], gradients=False).fired
 
 
+@pytest.mark.slow
 def test_sums_are_found_under_symbolic_sizes() -> None:
     """Over what is a number, such as a layer's features."""
     inputs = [_random(6, 16), _random(16, 16), _random(16)]
@@ -133,6 +136,7 @@ def test_sums_are_found_under_symbolic_sizes() -> None:
     assert 0 == _compiled(_rows, inputs, gradients=False).fired
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize(
     ("function", "shapes"),

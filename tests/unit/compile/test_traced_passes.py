@@ -54,6 +54,7 @@ def _dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return nn.Dropout(0.5).eval()(F.softmax(q @ k.transpose(-2, -1), dim=-1)) @ v  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", [_scaled, _merged, _causal, _letters, _dropped])
 def test_spelled_out_attention_becomes_one_call(attention: Callable[..., Tensor]) -> None:
     """With any scale, cast, einsum, constant causal mask or dropout that does nothing, and with its gradients."""

@@ -102,6 +102,7 @@ def test_a_call_is_told_without_its_memory() -> None:
     assert (torch.float32, torch.channels_last) == (kwargs["dtype"], kwargs["memory_format"])
 
 
+@pytest.mark.slow
 def test_a_shipped_kernel_is_compiled_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a GPU that is not here; Triton finds it in its cache."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

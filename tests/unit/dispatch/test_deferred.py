@@ -107,6 +107,7 @@ def test_a_damaged_package_costs_no_program_its_gpu(
     assert not deferred._waiting
 
 
+@pytest.mark.slow
 def test_waiting_imports_nothing_that_kernels_need(tmp_path: Path) -> None:
     """Every program on the machine pays for what torch's import does."""
     package = packaged(tmp_path, "triton")

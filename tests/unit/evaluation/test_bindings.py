@@ -49,6 +49,7 @@ def names(bindings: Bindings) -> list[tuple[str, bool, bool]]:
     return [(called.found.name, called.of_torch, called.looked_up) for called in bindings.called()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["-Wl,-z,now", "-fno-plt", "-Wl,-z,norelro"])
 def test_a_call_is_noted_and_answered(build: Build, option: str) -> None:
     """Wherever the linker keeps the address, and once for each time that it is asked about."""
@@ -195,6 +196,7 @@ print(subprocess.run(["true"], preexec_fn=os.getpid).returncode, float((x - x).s
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_has_everything_but_torchs_ops() -> None:
     """It starts compilers, runs code of its own and hands tensors' memory on; a call of torch ends it."""
     done = subprocess.run([sys.executable, "-c", CHILDREN], capture_output=True, text=True, check=True)

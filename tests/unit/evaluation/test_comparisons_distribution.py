@@ -45,6 +45,7 @@ def _judge(overload: Any, args: tuple[Any, ...], draw: Callable[[], Any] | None 
     return compare(call, *sides, tolerance="strict")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (64, 100)])
 def test_eager_passes_against_itself(shape: tuple[int, ...]) -> None:
     """Down to one element."""

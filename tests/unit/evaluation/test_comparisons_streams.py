@@ -118,6 +118,7 @@ def test_a_mask_that_always_keeps_as_many_fails() -> None:
     assert not _judge(aten.native_dropout.default, (x, 0.3, True), drop).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1,), (5, 7), (40, 50)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_eagers_own_draws_pass_under_any_seed(shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -289,6 +289,7 @@ def judged_against_noise(candidate: torch.Tensor, terms: torch.Tensor, seed: int
     return case.judge([answered], tolerance="strict", layout="dense").status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sum_in_another_order_is_excused_where_eager_has_no_order(*, seed: int, there: bool) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+import pytest
+
 #: Audit hooks cannot be taken away: what listens does so in a process of its own.
 SCRIPT = """
 import json, sys
@@ -106,6 +108,7 @@ def looks_of(texts: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_look_at_the_judge_is_noted_with_its_line() -> None:
     """Through the library, too, if a line of the kernel has it look."""
     assert {text: f"{look} at kernel.py:1" for text, look in LOOKS.items()} == {
@@ -113,6 +116,7 @@ def test_every_look_at_the_judge_is_noted_with_its_line() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_honest_kernels_do_is_no_look() -> None:
     """Loggers, signatures and named tuples look at frames for themselves."""
     assert {text: [] for text in NO_LOOKS} == looks_of(NO_LOOKS)

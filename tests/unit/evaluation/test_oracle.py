@@ -871,6 +871,7 @@ def textbook_gradients(dy: torch.Tensor, x: torch.Tensor) -> dict[str, tuple[Jud
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "silu", "gelu", "mish", "log_sigmoid"])
 def test_a_gradient_of_an_activation_may_lose_what_cancels(activation: str) -> None:
     """``1 - y y`` of a ``y`` next to 1 is made of roundings; of 40 seeds, eager's luck refused up to all."""
@@ -1130,6 +1131,7 @@ def _gradient_of_rows(
     return (sums if mean is None else sums - g.sum(-1, keepdim=True)) * (rstd / length)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rms_norm_gradients")
 @pytest.mark.parametrize("has_mean", [False, True])
 @pytest.mark.parametrize("length", [1, 2, 16])
@@ -1161,6 +1163,7 @@ def test_the_gradient_of_a_short_rows_norm_is_what_its_own_part_leaves(
             assert not compare(call, [[eager]], [[(answer * 1.05).to(dtype)]], tolerance="strict").passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-12])
 def test_a_row_of_one_element_may_be_exactly_its_mean(scale: float, dtype: torch.dtype) -> None:

@@ -453,6 +453,7 @@ def test_on_a_device_one_copy_writes_the_same_values_into_sets_behind_each_other
         assert not live.storages[0].resizable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64", "c64", "b8"])
 @pytest.mark.parametrize("elements", [1, 5, 3000, 1 << 21])
 def test_a_device_makes_every_set_again(dtype: str, elements: int) -> None:

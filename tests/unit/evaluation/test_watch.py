@@ -130,6 +130,7 @@ def _past_the_mode(x: torch.Tensor) -> torch.Tensor:
         _push_mode(mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "hidden"),
     [
@@ -359,6 +360,7 @@ def test_what_the_process_computes_itself_is_let_through_alone() -> None:
     assert [] == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("computing", [True, False])
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from opsmith.generate.results import attempt_kinds
 WORDS = ["right", "right speed=1.3", "right speed=0.7", "right later", "right later speed=2", "wrong", "cheat"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
 def test_every_figure_follows_from_the_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
     """Ten campaigns of two models, with kernels that the last judging refuses."""

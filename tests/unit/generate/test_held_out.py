@@ -145,6 +145,7 @@ def test_the_next_best_takes_its_place(tmp_path: Path) -> None:
     assert 2 == len(list(run.verdicts()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removed", ["run", "judged/held-out", None])
 def test_it_is_not_judged_again_but_what_is_gone(tmp_path: Path, removed: str | None) -> None:
     """`run/` is made anew whenever a campaign ends; a folder that was removed blocks nothing."""
@@ -180,6 +181,7 @@ def test_a_kill_in_the_last_stage_leaves_no_fragment(tmp_path: Path) -> None:
     assert RunDirectory.open(tmp_path / "run").summary().accepted
 
 
+@pytest.mark.slow
 def test_run_follows_the_campaign(tmp_path: Path) -> None:
     """After a resume that found a better kernel `run/` is that kernel's, and there is no run-2."""
     campaign = Last(tmp_path, {"relu.default": ["right later", "wrong"]})

@@ -65,6 +65,7 @@ def test_a_reply_that_was_cut_off_says_so(serving: Any, said: Said) -> None:
     assert 1 == len(server.bodies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_passing_error_is_tried_again_under_the_same_key(serving: Any, status: int) -> None:
     """So that a server that had answered after all does not charge twice."""
@@ -90,6 +91,7 @@ def test_a_dropped_connection_is_not_asked_again(serving: Any) -> None:
     assert 1 == len(server.bodies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"choices": []}', b'{"choices": [{}]}'])
 def test_a_malformed_answer_is_no_reply(serving: Any, raw: bytes) -> None:
     """Whatever a server sends, the campaign goes on."""
@@ -104,6 +106,7 @@ def _event(document: bytes) -> bytes:
     return b"data: " + document + b"\n\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "said"),
     [
@@ -157,6 +160,7 @@ def test_one_of_several_choices_is_the_reply(serving: Any, *, streams: bool) -> 
         assert Reply(text="def f", usage=None, complete=True) == model.ask(request())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "usage",
     [
@@ -201,6 +205,7 @@ def test_a_compressed_answer_is_refused(serving: Any) -> None:
         model.ask(request())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retry_after", ["nan", "1e999", "-5", "soon"])
 def test_a_time_that_is_none_is_not_waited(serving: Any, retry_after: str) -> None:
     """The doubling time is."""

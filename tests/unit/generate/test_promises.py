@@ -188,6 +188,7 @@ def test_a_price_is_not_negative(tmp_path: Path) -> None:
         Prices(own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 422, 408, 504, 524])
 def test_a_time_out_is_charged_and_a_refusal_is_not(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """One rule wherever it happens, and what timed out is sent once."""

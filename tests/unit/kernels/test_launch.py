@@ -119,12 +119,18 @@ def test_a_factory_hands_over_what_was_written_elsewhere(
     assert ((1, 3) if op.partition(".")[0].endswith("_like") else (2, 1)) == out.stride()
 
 
+#: Ranks meet in these kernels, which are launched behind all that was launched before.
+COMMUNICATING = "communication/"
+
+
 def launched_kernels() -> Iterator[Any]:
     """Each kernel that host code launches, by its place."""
     for file in files_of_kernels():
         tree = ast.parse((FOLDER / file).read_text("utf-8"))
         for one in tree.body:
-            if isinstance(one, ast.FunctionDef) and one.name.endswith("_kernel") and one.decorator_list:
+            if not isinstance(one, ast.FunctionDef) or file.startswith(COMMUNICATING):
+                continue
+            if one.name.endswith("_kernel") and one.decorator_list:
                 yield pytest.param(one, id=f"{file}:{one.name}")
 
 
@@ -143,5 +149,16 @@ def test_only_kernels_are_launched_and_by_their_names() -> None:
         names = {ast.unparse(one.args[0]) for one in calls if ast.unparse(one.func) == "launch"}
         launched |= names
         assert all(name.endswith("kernel") for name in names), file
-        assert file.endswith("launch.py") or not any(ast.unparse(one.func).endswith("[grid]") for one in calls)
+        own = file.endswith(("launch.py", f"{COMMUNICATING}symmetric.py"))
+        assert own or not any(ast.unparse(one.func).endswith("[grid]") for one in calls)
     assert launched
+
+
+def test_kernels_that_communicate_are_launched_in_their_own_way() -> None:
+    """With the launch of all others they would begin before the kernel before them has ended."""
+    files = [file for file in files_of_kernels() if file.startswith(COMMUNICATING)]
+    assert len(files) > 5
+    for file in files:
+        for one in ast.walk(ast.parse((FOLDER / file).read_text("utf-8"))):
+            if isinstance(one, ast.ImportFrom) and one.module == "common.launch":
+                assert "launch" not in {alias.name for alias in one.names}, file

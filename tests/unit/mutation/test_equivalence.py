@@ -64,6 +64,7 @@ MASKED: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 def test_tensors_that_are_not_floating_grow_with_the_others() -> None:
     """Else nothing would be said of a mask's op beyond the sizes of its calls."""
 

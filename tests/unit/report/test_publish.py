@@ -50,6 +50,7 @@ def test_publishing_twice_changes_nothing(run: RunDirectory) -> None:
     assert first == {path.name: path.read_bytes() for path in run.path.iterdir()}
 
 
+@pytest.mark.slow
 def test_whole_suite_is_published_quickly_and_small(tmp_path: Path) -> None:
     """1,000 ops and 30,000 cases: under 10 seconds and under 2.5 MB."""
     large = write_large_run(tmp_path / "run")

@@ -251,6 +251,7 @@ def numbers(found: list[TimedCase]) -> list[int]:
     return [CaseAddress.parse(one.case).sample for one in found]
 
 
+@pytest.mark.slow
 def test_cases_are_timed_together_and_told_in_order() -> None:
     """On a device: a CPU's are timed one by one, each in processes of its own if need be."""
     for quantities, together in (("KE", case_timing.MOST_TOGETHER), ("E", 1)):

@@ -234,6 +234,7 @@ def answer_when_asked(sock: socket.socket, data: bytes) -> None:
         sock.sendall(data)
 
 
+@pytest.mark.slow
 def test_no_conversation_breaks_a_link(tmp_path: Path) -> None:
     """A link gives a reply of a type that was asked for or says that its worker failed, and goes on with the next."""
     stand_in = StandInProcesses(tmp_path)

@@ -522,12 +522,13 @@ def test_every_compiler_builds_into_the_folder_that_it_is_given(
 ) -> None:
     """A kernel must not find what another one has built."""
     before = dict(os.environ)
-    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "PYTORCH_KERNEL_CACHE_PATH"):
+    names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "PYTORCH_KERNEL_CACHE_PATH")
+    for name in (*names, "CUPY_CACHE_DIR", "TILELANG_CACHE_DIR", "CUDA_TILE_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv(name, "elsewhere")
     use_build_cache(tmp_path)
     changed = {name: value for name, value in os.environ.items() if before.get(name) != value}
-    assert 4 == len(changed)
+    assert 7 == len(changed)
     assert {str(tmp_path)} == {str(Path(value).parent) for value in changed.values()}
 
 

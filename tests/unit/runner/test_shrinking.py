@@ -88,6 +88,7 @@ def explained(referee: Any, known: InProcess, op: str, fails: Callable[[CallReco
     return [smallest.explain(judge(case), case) for case in cases(known, op)]
 
 
+@pytest.mark.slow
 def test_the_first_failure_comes_with_the_smallest_call(referee: InProcess) -> None:
     """One line that names the op, the arguments and, as they are few, their values."""
     verdicts = explained(referee, referee, "relu.default", lambda record: rebuild(record, CPU).args[0].numel() >= 17)
@@ -96,6 +97,7 @@ def test_the_first_failure_comes_with_the_smallest_call(referee: InProcess) -> N
     assert {("old",)} == {verdict.evidence for verdict in verdicts if verdict is not failures[0]}
 
 
+@pytest.mark.slow
 def test_values_are_shown_where_they_are_few(referee: InProcess) -> None:
     """A scalar that matters, and tensors of one element."""
     verdicts = explained(referee, referee, "add.Tensor", lambda record: float(record.kwargs.get("alpha", 1)) < 0)  # type: ignore[arg-type]
@@ -114,6 +116,7 @@ def test_time_outs_and_other_suites_are_not_shrunk(referee: InProcess) -> None:
         assert ("old",) == shrinks.explain(verdict_of(of, status), of).evidence
 
 
+@pytest.mark.slow
 def test_the_search_is_given_up_after_its_limit(referee: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is wrong everywhere costs a bounded number of executions."""
     monkeypatch.setattr(shrinking, "MAX_EXECUTIONS", 3)

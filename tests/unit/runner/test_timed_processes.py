@@ -55,6 +55,7 @@ def waited_beside_others() -> None:
     os.sched_setaffinity(0, own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [RefereeSide, lambda link: WorkerSide(link, trusted=True)])
 @pytest.mark.parametrize("awake", [True, False])
 def test_the_waiting_of_a_judge_who_is_awake_does_not_disturb_a_block(sleeper: int, make: Any, *, awake: bool) -> None:
@@ -81,6 +82,7 @@ while True: os.sched_yield()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["thread", "process"])
 def test_a_thread_that_waits_for_its_helper_is_not_disturbed(kind: str) -> None:
     """What it has started computes for it, on the core that it waits for."""

@@ -81,6 +81,7 @@ def stamps(folder: Path) -> Iterator[float]:
         yield from (float(line) for line in file.read_text().splitlines()[:-1])
 
 
+@pytest.mark.slow
 def test_nobody_else_runs_during_a_turn(tmp_path: Path, lock: DeviceLock) -> None:
     """Neither the other processes nor those that they started; between turns all do."""
     folder = tmp_path / "beats"
@@ -97,6 +98,7 @@ def test_nobody_else_runs_during_a_turn(tmp_path: Path, lock: DeviceLock) -> Non
     assert len(times) > 4 * 50
 
 
+@pytest.mark.slow
 def test_one_that_dies_or_hangs_costs_itself_only(lock: DeviceLock) -> None:
     """Each question has its answer, or why it has none."""
     words = ["one", "dies", "hangs", "two"]
@@ -106,6 +108,7 @@ def test_one_that_dies_or_hangs_costs_itself_only(lock: DeviceLock) -> None:
     assert "it took longer than 5 s; --timeout gives it more" == str(found["hangs"])
 
 
+@pytest.mark.slow
 def test_a_turn_that_does_not_end_is_ended(lock: DeviceLock) -> None:
     """The next one begins then."""
     words = ["hangs", "answers"]
@@ -116,12 +119,14 @@ def test_a_turn_that_does_not_end_is_ended(lock: DeviceLock) -> None:
     assert b"answers" == found["answers"]
 
 
+@pytest.mark.slow
 def test_standing_still_is_not_charged(lock: DeviceLock) -> None:
     """Three turns of two seconds each, and a question that may take four in all."""
     found = [answer for _, answer in turns(lock, jobs=4, timeout_s=6).answers(waits, [0.1, 0.1, 0.1, 1.0])]
     assert [b"done"] * 4 == found
 
 
+@pytest.mark.slow
 def test_the_device_is_shared_while_processes_prepare_and_held_alone_in_a_turn(
     tmp_path: Path, lock: DeviceLock
 ) -> None:

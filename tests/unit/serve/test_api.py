@@ -200,6 +200,7 @@ def test_rewards_come_in_the_order_of_the_batch(running: Running) -> None:
     assert 1.0 == reward["value"]
 
 
+@pytest.mark.slow
 def test_events_tell_every_verdict_once(running: Running) -> None:
     """While it is judged; and whoever comes back goes on where the line was cut."""
     client = running.client()

@@ -90,6 +90,7 @@ def test_bad_tokens_do_not_lock_out_good_ones(tmp_path: Path) -> None:
         assert 200 == page.get("/").status_code
 
 
+@pytest.mark.slow
 def test_a_client_cannot_choose_its_address(tmp_path: Path) -> None:
     """A header is believed from proxies that the server was told of, and from nobody else."""
     for proxies, last in (((), 429), (("127.0.0.0/8",), 401)):
@@ -130,6 +131,7 @@ def test_whoever_says_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
         assert time.monotonic() - started < 8
 
 
+@pytest.mark.slow
 def test_whoever_takes_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that asks and never reads keeps neither the connection nor what was made for it."""
     monkeypatch.setattr(module, "TAKEN_S", 0.3)
@@ -243,6 +245,7 @@ def told(lines: Iterator[str], beginning: str) -> list[str]:
     return [line for line in lines if line.startswith(beginning)]
 
 
+@pytest.mark.slow
 def test_a_revoked_token_hears_nothing_more(tmp_path: Path) -> None:
     """Neither of its submission nor of what is live: a stream that began before ends at its next message."""
     with served(tmp_path) as (running, url):
@@ -283,6 +286,7 @@ def test_what_is_live_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert 303 == browser.get("/live").status_code
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_lets_go_whoever_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,6 +65,7 @@ def ended(running: Running, submission: str) -> list[tuple[str, str]]:
     return [(task["state"], task["outcome"] or task["detail"]) for task in tasks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [ProcessLost("a zygote"), InternalError("a referee"), RuntimeError("nobody knows")])
 def test_what_is_lost_is_judged_again_and_what_loses_too_much_is_given_up(running: Running, lost: Exception) -> None:
     """One kernel costs three restarts and itself; whoever was judged beside it costs nothing."""

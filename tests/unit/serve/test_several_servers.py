@@ -38,6 +38,7 @@ def submitted(running: Running, comment: str = "right") -> str:
     return str(answer.json()["id"])
 
 
+@pytest.mark.slow
 def test_what_one_server_judges_is_heard_at_the_other(tmp_path: Path) -> None:
     """Its verdicts when it is judged, its reward, and its place on the leaderboard."""
     with service_in(tmp_path, judging=False) as asked, service_in(tmp_path, prefix="b") as judging:

@@ -135,6 +135,7 @@ def shrunk(op: str, fails: Callable[[CallRecord], bool], seed: int) -> CallRecor
     return smallest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_failure_from_17_elements_on_shrinks_to_17(seed: int) -> None:
     """A kernel that forgets its tail is reported with the first size that has one."""

@@ -539,6 +539,7 @@ def verdicts(mutant: Mutant, record: CallRecord, schema: OpSchema, seed: int) ->
             yield label, wrong, honest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_fail_and_right_kernels_pass(name: str) -> None:
     """Whatever the seed and the dtype; and the mutant fails on the variants that are made for its mistake."""

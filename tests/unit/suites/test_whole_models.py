@@ -20,6 +20,7 @@ def test_there_are_twenty_of_them() -> None:
     assert 20 == len(MODELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", MODELS)
 def test_a_whole_model_answers_the_same_twice(task: str) -> None:
     """With finite numbers, under the same seeds."""

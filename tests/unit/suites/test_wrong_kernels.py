@@ -260,6 +260,7 @@ def test_variants_expose_kernels_that_are_right_on_plain_calls(name: str) -> Non
     judged(CASES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_large_variants_expose_kernels_that_are_right_on_small_calls(name: str) -> None:
     """What counts in too few bits, or in one grid or block, is right below its limit."""
