@@ -148,7 +148,7 @@ class _Answering(http.server.BaseHTTPRequestHandler):
 def test_an_agent_reaches_the_hosts_that_are_named_and_no_other(bench: ReadingBench, tmp_path: Path) -> None:
     """Its model's, through the proxy; the same server under another name is another host."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         port = server.server_port
         urls = f"http://127.0.0.1:{port}/v1?a=b http://localhost:{port}/ http://example.com/"
         (result,) = work(bench, tmp_path / "out", agent(f"call_home {urls}", hosts=(f"127.0.0.1:{port}",)))

@@ -65,7 +65,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             def log_message(self, *_: Any) -> None: ...
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
             monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.server_port}")
             yield seen, PydanticAIChat("anthropic:m")
