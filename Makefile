@@ -3,7 +3,7 @@
 #     make run     judge the shipped kernels on this machine, print the table, write report.html
 #     make test    lint, check types and layers, run the tests
 #
-# `make quick` runs unit tests for four minutes. `make corpus` judges hundreds of kernels that cheat, and of honest ones,
+# `make quick` runs unit tests for two minutes. `make corpus` judges hundreds of kernels that cheat, and of honest ones,
 # for another ten minutes.
 # All of them set up .venv first, with the interpreter that PYTHON names: `PYTHON=python3.12 make test`.
 # A .venv that is there already is kept; `make clean` removes it.
@@ -88,7 +88,7 @@ $(LANES): lane-%: $(STAMP)
 beside = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
   $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
 
-quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in four minutes on two cores
+quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in two minutes on two cores
 	@$(call beside,$(QUICK:%=lane-%))
 
 ifdef PYTEST_OPTIONS
