@@ -77,6 +77,17 @@ def test_calls_wait_for_no_process_that_is_gone(script: str, tmp_path: Path, ans
     assert not (tmp_path / "done.txt").exists()
 
 
+def test_a_program_that_is_no_python_is_not_started_again(
+    tmp_path: Path, answering: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was frozen with its modules would run itself."""
+    started = tmp_path / "started"
+    answering(f"open({str(started)!r}, 'w')")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    waited_for(BackgroundCompiler(HOPPER, tmp_path / "done.txt", 1), "one")
+    assert not started.exists()
+
+
 def test_a_call_that_cannot_be_told_waits_for_nobody(tmp_path: Path, answering: Callable[[str], None]) -> None:
     """A generator has a state that no other process has."""
     answering(ANSWERS)

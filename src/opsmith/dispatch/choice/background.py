@@ -104,6 +104,8 @@ class BackgroundCompiler:
     @contextlib.contextmanager
     def _process(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         """One that compiles: where it is asked, and where it answers. It ends when it is asked nothing more."""
+        if getattr(sys, "frozen", False) or not sys.executable:
+            raise OSError("this program is no Python that runs modules")  # It would start the program once more.
         environment = os.environ | {"TRITON_INTERPRET": "0", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(  # noqa: S603 - it is our own
             _COMMAND,
