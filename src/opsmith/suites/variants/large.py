@@ -18,28 +18,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
-import torch
-from torch.utils._pytree import tree_leaves
 
 from opsmith.aten.dtypes import torch_dtype
-from opsmith.aten.schemas import group_tags, overload
-from opsmith.core.case import (
-    LARGE_LABELS,
-    CallRecord,
-    GeneratedStorage,
-    SequenceValue,
-    Storage,
-    TensorValue,
-    Value,
-    tensor_values,
-)
+from opsmith.aten.schemas import group_tags
+from opsmith.core.case import LARGE_LABELS, CallRecord, GeneratedStorage, Storage, TensorValue, Value, tensor_values
 from opsmith.core.domains import Domain, Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
+from opsmith.suites.traced_size import result_bytes
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import CannotRebuild, stem_of
 from opsmith.suites.valid_inputs.fitting import fitted
@@ -110,21 +99,9 @@ def _with_one_large_size(record: CallRecord, schema: OpSchema, chance: random.Ra
     sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
     calls = [renamed(record, size, chance.randint(LONG + 1, 2 * LONG)) for size in sizes]
     # Rows and columns of one size make a square of a result.
-    affordable = [call for call in calls if LONG < largest(call) <= VAST and _result_elements(call) <= VAST]
+    most_bytes = VAST * torch_dtype(tensors[0].dtype).itemsize
+    affordable = [call for call in calls if LONG < largest(call) <= VAST and result_bytes(call) <= most_bytes]
     return {LARGE_LABELS[2]: chance.choice(affordable)} if affordable else {}
-
-
-def _result_elements(call: TracedCall) -> int:
-    """How many there are in the largest result, by the op's shapes alone."""
-
-    def on_meta(value: Value) -> Any:
-        if isinstance(value, TensorValue):
-            return torch.empty(value.shape, dtype=torch_dtype(value.dtype), device="meta")
-        return [on_meta(item) for item in value.items] if isinstance(value, SequenceValue) else value
-
-    kwargs = {name: on_meta(value) for name, value in call.kwargs.items()}
-    results = tree_leaves(overload(call.op)(*map(on_meta, call.args), **kwargs))
-    return max(int(result.numel()) for result in results)
 
 
 def _with_all_sizes_large(record: CallRecord, chance: random.Random) -> dict[str, TracedCall]:
