@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
-import fnmatch
 import itertools
 import json
 import sys
@@ -23,7 +22,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,8 +33,11 @@ from tests.differential.opinfo import (
     _failed,
     _of_three,
     _problems,
+    asked,
     cases,
+    facts_of,
     observe,
+    parser_of,
     read_lines,
     remaining,
 )
@@ -228,25 +229,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; the exit status is 1 if something differs."""
     given = _parser().parse_args(arguments)
     started = time.monotonic()
-    dtype = getattr(torch, TORCH_NAMES[given.dtype])
-    names = [name for name, info in op_infos().items() if info.supports_dtype(dtype, torch.device(given.device).type)]
-    if given.ops:
-        patterns = given.ops.split(",")
-        names = [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
-    lines = given.output.with_suffix(".jsonl")
+    names, lines = asked(given), given.output.with_suffix(".jsonl")
     if not given.resume:
         lines.unlink(missing_ok=True)
     settings = {name: getattr(given, name) for name in ("dtype", "device", "seed", "samples", "kernels")}
     campaign = Campaign(lines, settings, jobs=given.jobs, limit_s=given.limit, serve=serve)
     campaign.run(remaining(names, read_lines(lines)), started + given.seconds)
     result = summary(read_lines(lines))
-    on_gpu = torch.device(given.device).type == "cuda"
-    facts = {
-        "torch": torch.__version__,
-        "device_name": torch.cuda.get_device_name(given.device) if on_gpu else "cpu",
-        "command": " ".join(["python -m tests.differential.enabled", *sys.argv[1:]]),
-        "seconds": round(time.monotonic() - started, 1),
-    }
+    facts = facts_of(given, time.monotonic() - started, "tests.differential.enabled")
     result = {"ops_asked": len(names), **result, "settings": settings, **facts}
     given.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     wrong, ran = len(result["failures"]), result["cases"]
@@ -255,18 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("-o", "--output", type=Path, required=True, help="a JSON file; lines of samples go beside it")
+    parser = parser_of(__doc__)
     parser.add_argument("--kernels", default="opsmith", help="what opsmith.enable() takes")
-    parser.add_argument("--dtype", choices=sorted(TORCH_NAMES), default="f32")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--ops", default="", help="names of OpInfos, separated by commas; * stands for anything")
-    parser.add_argument("--samples", type=int, default=sys.maxsize, help="of each op, at most")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=float, default=300, help="seconds that a sample may take")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="seconds after which to stop")
-    parser.add_argument("--resume", action="store_true", help="go on after the samples that the file holds")
     return parser
 
 

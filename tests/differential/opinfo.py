@@ -721,12 +721,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; the exit status is 1 if something differs that Inductor's result does not."""
     given = _parser().parse_args(arguments)
     started = time.monotonic()
-    dtype = getattr(torch, TORCH_NAMES[given.dtype])
-    names = [name for name, info in op_infos().items() if info.supports_dtype(dtype, torch.device(given.device).type)]
-    if given.ops:
-        patterns = given.ops.split(",")
-        names = [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in patterns)]
-    lines = given.output.with_suffix(".jsonl")
+    names, lines = asked(given), given.output.with_suffix(".jsonl")
     if not given.resume:
         lines.unlink(missing_ok=True)
     settings = {name: getattr(given, name) for name in ("dtype", "device", "seed", "samples", "graphs", "inductor")}
@@ -734,22 +729,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     campaign = Campaign(lines, settings, jobs=given.jobs, limit_s=given.limit)
     campaign.run(todo, started + given.seconds)
     result = summary(read_lines(lines))
-    result = {"ops_asked": len(names), **result, "settings": settings, **_setting_of(given, time.monotonic() - started)}
+    facts = facts_of(given, time.monotonic() - started, "tests.differential.opinfo")
+    result = {"ops_asked": len(names), **result, "settings": settings, **facts}
     given.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     wrong, ran = len(result["failures"]) + len(result["not_listed"]), result["cases_in_aten"]
     sys.stderr.write(f"{ran} cases of {result['ops']} ops, {wrong} wrong: {given.output}\n")
     return int(wrong > 0 or ran == 0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def asked(given: argparse.Namespace) -> list[str]:
+    """The OpInfos that options of :func:`parser_of` name, of those that know the dtype on the device."""
+    dtype, device_type = getattr(torch, TORCH_NAMES[given.dtype]), torch.device(given.device).type
+    patterns = given.ops.split(",") if given.ops else ["*"]
+    return [
+        name
+        for name, info in op_infos().items()
+        if info.supports_dtype(dtype, device_type) and any(fnmatch.fnmatchcase(name, one) for one in patterns)
+    ]
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The options of a campaign over OpInfos.
+
+    Args:
+        description: a module's docstring, of which the first line is shown.
+    """
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True, help="a JSON file; lines of samples go beside it")
     parser.add_argument("--dtype", choices=sorted(TORCH_NAMES), default="f32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--ops", default="", help="names of OpInfos, separated by commas; * stands for anything")
-    parser.add_argument("--graphs", choices=(LOWERED, JOINT), default=JOINT, help="what ATen runs")
-    parser.add_argument("--inductor", choices=INDUCTOR_WHEN, default="changed", help="which samples Inductor compiles")
     parser.add_argument("--samples", type=int, default=sys.maxsize, help="of each op, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=300, help="seconds that a sample may take")
@@ -758,12 +768,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _setting_of(given: argparse.Namespace, seconds: float) -> dict[str, Any]:
+def _parser() -> argparse.ArgumentParser:
+    parser = parser_of(__doc__)
+    parser.add_argument("--graphs", choices=(LOWERED, JOINT), default=JOINT, help="what ATen runs")
+    parser.add_argument("--inductor", choices=INDUCTOR_WHEN, default="changed", help="which samples Inductor compiles")
+    return parser
+
+
+def facts_of(given: argparse.Namespace, seconds: float, module: str) -> dict[str, Any]:
+    """Where a campaign ran, by what command, and how long.
+
+    Args:
+        given: its options.
+        seconds: that it took.
+        module: whose command line it was.
+    """
     on_gpu = torch.device(given.device).type == "cuda"
     return {
         "torch": torch.__version__,
         "device_name": torch.cuda.get_device_name(given.device) if on_gpu else "cpu",
-        "command": " ".join(["python -m tests.differential.opinfo", *sys.argv[1:]]),
+        "command": " ".join([f"python -m {module}", *sys.argv[1:]]),
         "seconds": round(seconds, 1),
     }
 
