@@ -462,9 +462,8 @@ class Front final : public c10::OperatorKernel {
     }
     if (plan == nullptr) {
       left_in_a_row_.fetch_add(1, std::memory_order_relaxed);
-      const auto looked_at = left_in_a_row_.load(std::memory_order_relaxed) > kSure;
-      const auto unseen = looked_at ? unseen_.exchange(0, std::memory_order_relaxed) : 1;
-      plans->left.fetch_add(std::max<int64_t>(unseen, 1), std::memory_order_relaxed);
+      plans->left.fetch_add(
+          std::max<int64_t>(unseen_.exchange(0, std::memory_order_relaxed), 1), std::memory_order_relaxed);
       original_.callBoxed(op, keys, stack);
       return true;
     }
