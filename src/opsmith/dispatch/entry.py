@@ -205,7 +205,7 @@ def _chosen(
                     args=with_tensors(args, positions),
                     kwargs=kwargs,
                     written=written(args, kwargs),
-                    around={EAGER: lambda: _leaving(override, serving), KERNEL: lambda: _trying(serving)},
+                    around=lambda way: _leaving(override, serving) if way == EAGER else _trying(serving),
                 )
             finally:
                 THREAD.in_kernel = False

@@ -79,27 +79,33 @@ class BackgroundCompiler:
 
     def _serve(self) -> None:
         """Pass jobs to a process of this thread's own, until there are none for a while or it is gone."""
-        is_gone = True
-        with contextlib.suppress(OSError), self._process() as (asks, answers):
-            is_gone = False
-            send(asks, self._gpu)
-            while not is_gone:
-                try:
-                    # Between jobs this thread is in a lock of Python's library, so kernels can be taken out meanwhile.
-                    name, job = self._waiting.get(timeout=IDLE_S)
-                except queue.Empty:
-                    break
-                is_gone = True
-                send(asks, job)
-                is_gone = receive(answers) is None
-                if not is_gone:
+        is_gone = False
+        try:
+            with self._process() as (asks, answers):
+                send(asks, self._gpu)
+                while (next_one := self._next()) is not None:
+                    name, job = next_one
+                    send(asks, job)
+                    if receive(answers) is None:
+                        raise BrokenPipeError
                     self._keep(name)
+        except OSError:
+            is_gone = True
         with self._lock:
             self._threads -= 1
             if is_gone:  # Kernels are compiled where they are called, as they are without such processes.
                 self._done |= self._asked
             elif not self._waiting.empty():
                 self._start()
+
+    def _next(self) -> tuple[str, CompileJob] | None:
+        """The next job; None if there was none for a while.
+
+        Meanwhile this thread is in a lock of Python's library, so kernels can be taken out.
+        """
+        with contextlib.suppress(queue.Empty):
+            return self._waiting.get(timeout=IDLE_S)
+        return None
 
     @contextlib.contextmanager
     def _process(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 from opsmith.aten.arguments import tensors_in
 from opsmith.dispatch.choice.choosing import EAGER, KERNEL
 from opsmith.trials.book import Trial, TrialBook
-from opsmith.trials.turns import hold_trial
+from opsmith.trials.turns import Around, hold_trial
 
 Call = Callable[..., Any]
 #: Rounds of timing at least and at most: a program waits for them.
@@ -30,7 +29,7 @@ def try_out(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     written: Sequence[Tensor],
-    around: Mapping[str, Callable[[], AbstractContextManager[object]]],
+    around: Around,
 ) -> Trial | None:
     """Time both ways of making a call; None while a CUDA graph is captured, which would hold the trial.
 
@@ -43,7 +42,7 @@ def try_out(
         args: by position.
         kwargs: by name.
         written: the tensors among them that the call writes to.
-        around: way -> what is held while ``op`` is called, so that PyTorch's own kernel or ours is reached as
+        around: what is held, by the way, while ``op`` is called, so that PyTorch's own kernel or ours is reached as
             programs reach it; nothing else of a trial may be answered by kernels.
     """
     on_cuda = any(tensor.is_cuda for tensor in tensors_in((*args, *kwargs.values())))
@@ -62,7 +61,7 @@ def try_out(
             same_strides=False,
             alone=book.alone,
             rounds=ROUNDS,
-            around=lambda way: around[way](),
+            around=around,
         )
 
 
