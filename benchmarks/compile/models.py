@@ -32,7 +32,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -194,15 +194,9 @@ def _measure(
     )
 
 
-@contextmanager
-def _kernels_compiled(column: str) -> Iterator[None]:
+def _kernels_compiled(column: str) -> AbstractContextManager[object]:
     """All kernels answer at first, so that those of a column are compiled."""
-    if column != ENABLED:
-        with _installed(column):
-            yield
-        return
-    with opsmith.enabled(choose="all"):
-        yield
+    return opsmith.enabled(choose="all") if column == ENABLED else _installed(column)
 
 
 def _settled(run: Run, seconds: float) -> tuple[list[str], int]:
@@ -223,23 +217,17 @@ def _classes() -> list[tuple[str, ServedClass]]:
     return [(op.op, one) for op in opsmith.active().ops for one in op.classes]
 
 
-def _installed(column: str) -> AbstractContextManager[object]:
-    """What is held during a block: the kernels that stay enabled are those of their own column."""
-    if column == ENABLED:
-        return nullcontext()
-    return _other_kernels(column)
-
-
 @contextmanager
-def _other_kernels(column: str) -> Iterator[None]:
-    with opsmith.disabled():
+def _installed(column: str) -> Iterator[None]:
+    """What is held during a block: the kernels that stay enabled are those of their own column."""
+    with ExitStack() as stack:
+        if column != ENABLED:
+            stack.enter_context(opsmith.disabled())
         if column == FLAG_GEMS:
             import flag_gems
 
-            with flag_gems.use_gems():
-                yield
-        else:
-            yield
+            stack.enter_context(flag_gems.use_gems())
+        yield
 
 
 def _exact(called: Called, build: Callable[[torch.dtype], Called], dtype: torch.dtype) -> Tensor:
