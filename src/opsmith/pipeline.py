@@ -70,6 +70,38 @@ class Silent:
     def waiting(self, seconds: float) -> None: ...
 
 
+class TimedStages:
+    """Passes progress on, and adds up the seconds of each stage."""
+
+    def __init__(self, told: Progress, started: float) -> None:
+        self._told = told
+        self._since = started
+        self._stage = ""
+        self._seconds: dict[str, float] = {}
+
+    def stage(self, name: str, total: int) -> None:
+        self._end_stage()
+        self._stage = name
+        self._told.stage(name, total)
+
+    def advance(self, done: int, note: str = "") -> None:
+        self._told.advance(done, note)
+
+    def waiting(self, seconds: float) -> None:
+        self._told.waiting(seconds)
+
+    def seconds(self) -> dict[str, float]:
+        """Stage -> seconds, the current one until now; what was before the first belongs to it."""
+        self._end_stage()
+        return {name: round(seconds, 2) for name, seconds in self._seconds.items()}
+
+    def _end_stage(self) -> None:
+        now = time.monotonic()
+        if self._stage:
+            self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
+            self._since = now
+
+
 def evaluate(
     options: Options,
     out: Path,
@@ -104,8 +136,8 @@ def evaluate(
         UsageError: the request cannot be carried out as written.
         RefereeFailed: the trusted processes do not start.
     """
-    progress = progress or Silent()
     started = time.monotonic()
+    progress = TimedStages(progress or Silent(), started)
     check_options(options)
     asked = resolve(options.backend)
     run, before, earlier = open_run(out, options, resume=resume)
@@ -117,6 +149,7 @@ def evaluate(
         run.claimed() if before else contextlib.nullcontext(),
         _fleet(work, executor, devices, before=before, waiting=progress.waiting) as fleet,
     ):
+        progress.stage("importing the suite", 0)
         listed = fleet.list_ops()
         plan, enumeration = _plan(fleet, listed, asked, progress)
         check_same_kernels(plan, earlier, out)
@@ -166,8 +199,11 @@ def evaluate(
         manifest = _with_devices(manifest, fleet, before)
 
     progress.stage("writing the report", 0)
+    stages_s = progress.seconds()
     wall_s = round(time.monotonic() - started, 2)
-    run.write("run.json", msgspec.structs.replace(manifest, finished_utc=now(), seed=seed, wall_s=wall_s))
+    run.write(
+        "run.json", msgspec.structs.replace(manifest, finished_utc=now(), seed=seed, wall_s=wall_s, stages_s=stages_s)
+    )
     run.forget_seed()
     return publish(run)
 
@@ -272,6 +308,7 @@ def _plan(
         if any(map(is_oom, enumeration.skipped.values())):
             raise NoDeviceMemory(options.device, "the inputs of cases")
         raise BadInput(_nothing_asked(options, enumeration))
+    progress.stage("planning", 0)
     tasks = [Task(name=op, op=schemas[op], suite=options.suite) for op in enumeration.cases]
     return make_plan(enumeration, schemas, discover_backend(fleet, asked, tasks), options), enumeration
 

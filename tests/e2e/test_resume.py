@@ -140,6 +140,8 @@ def test_a_resumed_run_says_how_often_it_was_resumed(killed: Killed) -> None:
     manifest = killed.resumed.manifest()
     assert (3, 3) == (manifest.resumed, manifest.seed)
     assert manifest.finished_utc is not None
+    stages = {"starting", "importing the suite", "enumerating", "planning", "judging", "timing"}
+    assert stages | {"writing the report"} == set(manifest.stages_s)
 
 
 def test_no_process_survives_a_judge_that_is_killed(killed: Killed) -> None:

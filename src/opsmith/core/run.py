@@ -151,6 +151,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
         resumed: how often the run was taken up again.
         notes: remarks that change how figures are to be read (interpreter, no timing).
         wall_s: seconds of the last start, imports included; None while not finished.
+        stages_s: stage of the last start -> seconds of it.
         clock: how kernels were timed, on the first device that did; None where nothing was.
         executor: what brought the devices together, as ``--executor`` names it.
         devices: all that were used, by all starts of the run.
@@ -167,6 +168,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     resumed: int = 0
     notes: tuple[str, ...] = ()
     wall_s: float | None = None
+    stages_s: dict[str, float] = {}
     clock: Clock | None = None
     executor: str = "local"
     devices: tuple[UsedDevice, ...] = ()

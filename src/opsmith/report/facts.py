@@ -28,6 +28,7 @@ def environment_facts(results: Results) -> Iterable[Fact]:
     yield "Started", manifest.started_utc
     yield "Finished", manifest.finished_utc or "not finished"
     yield "Judging took", None if manifest.wall_s is None else f"{manifest.wall_s:,.1f} s"
+    yield "Of that", ", ".join(f"{stage} {seconds:,.1f} s" for stage, seconds in manifest.stages_s.items()) or None
     yield "Taken up again", f"{manifest.resumed} times" if manifest.resumed else None
     yield "Seed", manifest.seed if manifest.seed is not None else "secret until the run is finished"
     yield "dtypes", ", ".join(options.dtypes)
