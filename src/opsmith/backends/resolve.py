@@ -14,6 +14,8 @@ from opsmith.backends.hub import PREFIX, HubKernels
 from opsmith.backends.package import package_kernels
 from opsmith.errors import BadInput, UnknownName
 
+#: The backends whose kernels are opsmith's own.
+OWN = frozenset({"aten", "opsmith"})
 #: Of files that are solutions in the formats of other tools.
 _OF_OTHER_FORMATS = (".json", ".cu", ".cpp", ".txt")
 

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from opsmith.backends.resolve import OWN
 from opsmith.cli import outcomes, selection
 from opsmith.cli.document import print_json
 from opsmith.cli.outcomes import ORDINARY, Ending, FailOn, Junit, LastFailed, StopAtFirst
@@ -55,7 +56,10 @@ Examples:
 """
 
 Isolation = Annotated[
-    Literal["kernel", "backend"], typer.Option(help="One worker process per kernel, or one for the whole backend.")
+    Literal["auto", "kernel", "backend"],
+    typer.Option(
+        help="One worker process per kernel, or one for the whole backend; auto: per kernel, but for aten and opsmith."
+    ),
 ]
 Tolerance = Annotated[
     Literal["strict", "backendbench", "kernelbench"],
@@ -143,7 +147,7 @@ def run(
     autocast: selection.Autocast = False,
     policy: Policy = "native",
     integrity: Integrity = "auto",
-    isolation: Isolation = "kernel",
+    isolation: Isolation = "auto",
     timing: Timing = "quick",
     timing_pairs: TimingPairs = None,
     baseline: Baseline = "eager",
@@ -179,7 +183,7 @@ def run(
         timing_pairs=timing_pairs,
         baseline=baseline,
         warm=warm,
-        isolation=isolation,
+        isolation=_isolation(isolation, backend),
         policy=policy,
         integrity=integrity,
         tolerance=tolerance,
@@ -209,7 +213,7 @@ def run(
             suite,
             policy=policy != "native",
             integrity=integrity != "auto",
-            isolation=isolation != "kernel",
+            isolation=isolation != "auto",
             baseline=baseline != "eager",
             warm=warm,
             jobs=jobs is not None,
@@ -236,6 +240,17 @@ def run(
         ending=Ending(fail_on=fail_on, junit=junit),
         stop_at_first=stop_at_first,
     )
+
+
+def _isolation(asked: str, backend: str) -> str:
+    """What one worker process is for: ``kernel`` or ``backend``.
+
+    Opsmith's own backends have one author, who gains nothing if a kernel of theirs reaches into another one. With a
+    worker for each kernel a GPU is busy making contexts.
+    """
+    if asked != "auto":
+        return asked
+    return "backend" if backend in OWN else "kernel"
 
 
 def judge(
