@@ -138,11 +138,16 @@ def _measure(
     called = build(dtype)
     if is_training and called.loss is None:
         return Measured(model=model, mode=mode, precision=precision, note="it has no loss")
-    exact = None if is_training else _exact(called, build, dtype)
+    notes = dict[str, str]()
+    exact = None
+    if not is_training:
+        try:
+            exact = _exact(called, build, dtype)
+        except RuntimeError as exc:  # Some ops, such as grouped products, know no float64.
+            notes["error"] = _one_line(exc)
     shared = _allocated(options.device)
     runs: dict[str, Run] = {}
     error, first_s, peak_mib = dict[str, float](), dict[str, float](), dict[str, float]()
-    notes = dict[str, str]()
     graphs, passes, trials = list[str](), dict[str, int](), dict[str, None]()
     for column in options.columns.split(","):
         synchronise(options.device)
@@ -154,7 +159,10 @@ def _measure(
                 first = run().detach()
                 synchronise(options.device)
                 first_s[column] = round(time.perf_counter() - started, 2)
-                error[column] = _error(first, exact) if exact is not None else first.item()
+                if is_training:
+                    error[column] = first.item()
+                elif exact is not None:
+                    error[column] = _error(first, exact)
                 for _ in range(WARM_UP):
                     run()
                 peak_mib |= _peak(column, run, options.device, held)
