@@ -139,12 +139,7 @@ def _measure(
     if is_training and called.loss is None:
         return Measured(model=model, mode=mode, precision=precision, note="it has no loss")
     notes = dict[str, str]()
-    exact = None
-    if not is_training:
-        try:
-            exact = _exact(called, build, dtype)
-        except RuntimeError as exc:  # Some ops, such as grouped products, know no float64.
-            notes["error"] = _one_line(exc)
+    exact = None if is_training else _exact(called, build, dtype, notes)
     shared = _allocated(options.device)
     runs: dict[str, Run] = {}
     error, first_s, peak_mib = dict[str, float](), dict[str, float](), dict[str, float]()
@@ -238,12 +233,18 @@ def _installed(column: str) -> Iterator[None]:
         yield
 
 
-def _exact(called: Called, build: Callable[[torch.dtype], Called], dtype: torch.dtype) -> Tensor:
-    """Results with more digits, of the same weights and inputs."""
+def _exact(
+    called: Called, build: Callable[[torch.dtype], Called], dtype: torch.dtype, notes: dict[str, str]
+) -> Tensor | None:
+    """Results with more digits, of the same weights and inputs; None and a note where an op knows no such dtype."""
     wide = build(WIDER[dtype])
     wide.module.load_state_dict(called.module.state_dict())
-    with torch.no_grad():
-        return wide.call(wide.module, {})
+    try:
+        with torch.no_grad():
+            return wide.call(wide.module, {})
+    except RuntimeError as exc:  # Grouped products take no float64.
+        notes["error"] = _one_line(exc)
+        return None
 
 
 def _error(found: Tensor, exact: Tensor) -> float:

@@ -24,11 +24,12 @@ from opsmith.aten.numbers import has_number, tensor_positions, with_tensors
 from opsmith.aten.schemas import overload
 from opsmith.core.op import OpSchema
 from opsmith.dispatch.backups import Restored
-from opsmith.dispatch.choice.choosing import EAGER, KERNEL
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Decision
 from opsmith.dispatch.choice.trial import try_out
-from opsmith.dispatch.guards import Fallback, gradient_needed, obstacle, special_guard
+from opsmith.dispatch.guards import LASTING, Fallback, gradient_needed, obstacle, special_guard
 from opsmith.dispatch.plans.cache import PlanCache
 from opsmith.dispatch.plans.cuda_driver import Driver
+from opsmith.dispatch.plans.encoding import FOR_GOOD
 from opsmith.dispatch.plans.front import Front
 from opsmith.dispatch.plans.inline_cache import MISS, fast_path_of
 from opsmith.dispatch.plans.native import as_if_called_by_torch
@@ -52,6 +53,8 @@ class _Thread(threading.local):
 
 
 THREAD = _Thread()
+#: How long calls are left to PyTorch whose kernel cannot be tried now: asking each time costs some 20 us.
+PATIENCE_MS = 100
 #: Held while a plan is recorded: torch keeps in one place for all threads whether a dispatch mode is active, and
 #: would take two that overlap for one that never ends. Triton's launches are watched in one place, too.
 _recording = threading.Lock()
@@ -193,9 +196,10 @@ def _chosen(
         choices = serving.choices
         if choices is None or THREAD.trying is serving:
             return True
-        served = choices.known(signature)
-        if served:
+        known = choices.known(signature)
+        if known:
             return True
+        decision = Decision.OPEN if known is None else Decision.EAGER
 
         def hold(text: str) -> Trial | None:
             before, THREAD.in_kernel = serving.counts(), True
@@ -214,15 +218,18 @@ def _chosen(
                 return trial
             return Trial(call=text, us={EAGER: trial.us[EAGER]} if trial.us else {}, notes={KERNEL: str(reason)})
 
-        if served is None and THREAD.trying is None:  # A trial waits for trials elsewhere, so it holds none itself.
-            if obstacle_of(serving, args, kwargs) is not None:
+        if known is None and THREAD.trying is None:  # A trial waits for trials elsewhere, so it holds none itself.
+            reason = obstacle_of(serving, args, kwargs)
+            if reason is not None:
+                if serving.table is not None and reason in LASTING:
+                    serving.table.leave()
                 return True  # It is counted where the kernel would be called.
-            served = choices.decide(signature, args, kwargs, hold)
-        if served:
+            decision = choices.decide(signature, args, kwargs, hold)
+        if decision is Decision.KERNEL:
             return True
         choices.left += 1
-        if served is not None and serving.table is not None:
-            serving.table.leave()
+        if serving.table is not None and decision is not Decision.OPEN:
+            serving.table.leave(FOR_GOOD if decision is Decision.EAGER else PATIENCE_MS)
         return False
 
     return chosen

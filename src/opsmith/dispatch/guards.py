@@ -39,6 +39,9 @@ class Fallback(enum.StrEnum):
     NEEDS_GRADIENT = "needs_gradient"
 
 
+#: Reasons that hold for all calls with arguments of the same dtypes, devices, layouts and numbers.
+LASTING = frozenset({Fallback.DTYPE, Fallback.NUMBER, Fallback.LAZY, Fallback.DEVICE, Fallback.RANDOM})
+
 #: What kernels are asked for. Complex numbers, quantised integers and the 8-bit floats have rules of
 #: their own that a kernel for the others seldom knows.
 SERVED_DTYPES = frozenset(

@@ -20,7 +20,7 @@ from opsmith.core.kernel import Kernel, Loader, is_shipped
 from opsmith.core.task import Task
 from opsmith.dispatch.choice import background
 from opsmith.dispatch.choice.background import BackgroundCompiler, described
-from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices
+from opsmith.dispatch.choice.choosing import EAGER, KERNEL, Allowance, Choices, Decision
 from opsmith.prewarm.fake_calls import fake_arguments
 from opsmith.trials.book import Trial, TrialBook
 
@@ -156,12 +156,12 @@ class TestChoices:
             held.append(text)
             return Trial(call=text, us={EAGER: 2.0, KERNEL: 1.0})
 
-        assert choices.decide("signature", (X,), {}, hold) is None
+        assert choices.decide("signature", (X,), {}, hold) is Decision.OPEN
         assert not asked.keys
-        assert choices.decide("signature", (X,), {}, hold) is None
+        assert choices.decide("signature", (X,), {}, hold) is Decision.WAITING
         assert (1, []) == (len(asked.keys), held)
         asked.is_ready = True
-        assert choices.decide("signature", (X,), {}, hold)
+        assert choices.decide("signature", (X,), {}, hold) is Decision.KERNEL
         assert 1 == len(held)
 
     def test_a_kernel_that_is_known_to_be_faster_answers_once_it_is_compiled(self, tmp_path: Path) -> None:
@@ -169,15 +169,15 @@ class TestChoices:
         asked = self.Asked()
         choices = self.choices(asked, tmp_path, Trial(call="", us={EAGER: 2.0, KERNEL: 1.0}))
         for _ in range(2):
-            assert choices.decide("signature", (X,), {}, lambda _text: None) is None
+            assert choices.decide("signature", (X,), {}, lambda _text: None) is Decision.WAITING
         assert choices.known("signature") is None
         asked.is_ready = True
-        assert choices.decide("signature", (X,), {}, lambda _text: None)
+        assert choices.decide("signature", (X,), {}, lambda _text: None) is Decision.KERNEL
         assert choices.known("signature")
 
     def test_a_kernel_that_is_known_to_be_slower_is_not_compiled(self, tmp_path: Path) -> None:
         """PyTorch's answers from the first call on."""
         asked = self.Asked()
         choices = self.choices(asked, tmp_path, Trial(call="", us={EAGER: 1.0, KERNEL: 2.0}))
-        assert choices.decide("signature", (X,), {}, lambda _text: None) is False
+        assert choices.decide("signature", (X,), {}, lambda _text: None) is Decision.EAGER
         assert not asked.keys

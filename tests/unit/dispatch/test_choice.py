@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,63 @@ def test_an_op_whose_calls_are_all_left_is_looked_at_now_and_then(
         for _ in range(20):
             y * 2.5
         assert before + 20 == served("mul.Tensor").calls
+        opsmith.disable()
+
+
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of calls that reached Python."""
+    seen: list[tuple[Any, ...]] = []
+    read = entry.signature_of
+
+    def noted(args: tuple[Any, ...], *more: Any) -> Any:
+        seen.append(args)
+        return read(args, *more)
+
+    monkeypatch.setattr(entry, "signature_of", noted)
+    return seen
+
+
+def test_a_call_that_cannot_be_tried_now_is_left_for_a_while_without_python(
+    monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float], in_python: list[tuple[Any, ...]]
+) -> None:
+    """Each of a model's thousand calls would pay for being asked about; once there is room the class is tried."""
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
+    monkeypatch.setattr(Allowance, "START_S", -1.0)
+    x = torch.ones(4, dtype=torch.float64)
+    with stand_in_driver():
+        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
+        began = time.monotonic()
+        for _ in range(500):
+            x * 2.5
+        assert len(in_python) <= 2 + (time.monotonic() - began) / (entry.PATIENCE_MS / 1000)
+        assert 500 == served("mul.Tensor").left
+        monkeypatch.setattr(Allowance, "START_S", 60.0)
+        time.sleep(entry.PATIENCE_MS / 1000)
+        for _ in range(3):
+            x * 2.5
+        assert found_us
+        assert 3 == served("mul.Tensor").calls
+        opsmith.disable()
+
+
+def test_what_no_kernel_is_asked_for_reaches_python_once(
+    monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float], in_python: list[tuple[Any, ...]]
+) -> None:
+    """A dtype that kernels are not asked for is one for every call like it."""
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
+    x, y = torch.ones(4, dtype=torch.complex64), torch.ones(4, dtype=torch.float64)
+    with stand_in_driver():
+        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
+        for _ in range(10):
+            assert torch.equal(torch.full_like(x, 2), x * 2)
+        assert 1 == len(in_python)
+        mul = served("mul.Tensor")
+        assert ({"dtype": 1}, 9) == (dict(mul.fallbacks), mul.left)
+        for _ in range(3):
+            y * 2.5
+        assert found_us
+        assert 2 == served("mul.Tensor").calls
         opsmith.disable()
 
 

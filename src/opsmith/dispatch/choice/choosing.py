@@ -71,6 +71,19 @@ class Allowance:
         self._spent_s += seconds
 
 
+class Decision(enum.Enum):
+    """Who answers a call, and those like it."""
+
+    #: The kernel.
+    KERNEL = enum.auto()
+    #: PyTorch.
+    EAGER = enum.auto()
+    #: PyTorch this one; it is open who answers the next.
+    OPEN = enum.auto()
+    #: PyTorch for the time being: no trial can be held, or the kernel is being compiled.
+    WAITING = enum.auto()
+
+
 class ClassChoice(NamedTuple):
     """What was decided for a class.
 
@@ -165,8 +178,8 @@ class Choices:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         hold: Callable[[str], Trial | None],
-    ) -> bool | None:
-        """Whether the kernel answers a call and those like it; None if that stays open.
+    ) -> Decision:
+        """Who answers a call and those like it.
 
         Args:
             signature: names the call; None: it has none.
@@ -176,19 +189,19 @@ class Choices:
         """
         text = class_of(args, kwargs)
         if text is None:
-            return None
+            return Decision.OPEN
         found = self._classes.get(text) or self._found(text, args, kwargs, hold)
-        if found is None:
-            return None
+        if isinstance(found, Decision):
+            return found
         if signature is not None:
             if len(self._served) >= _KEPT:
                 self._served.clear()
             self._served[signature] = found.served
-        return found.served
+        return Decision.KERNEL if found.served else Decision.EAGER
 
     def _found(
         self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any], hold: Callable[[str], Trial | None]
-    ) -> ClassChoice | None:
+    ) -> ClassChoice | Decision:
         """What is known of a class, or a trial now: not of a class that is met for the first time."""
         key = f"{subject(self._op, self._device_type, self._kernel)} {text}"
         trial = self._known.get(text)
@@ -196,19 +209,19 @@ class Choices:
             self._met.add(text)
             trial = self.book.find(key) or self._shipped(self._op, self._kernel, text)
             if trial is None:
-                return None
+                return Decision.OPEN
             self._known[text] = trial
         if trial is None:
             if self._allowance is None or not self._allowance.has_room() or not self._ready(key, args, kwargs):
-                return None
+                return Decision.WAITING
             began = time.monotonic()
             trial = hold(text)
             self._allowance.spend(time.monotonic() - began)
             if trial is None:
-                return None
+                return Decision.WAITING
             self.book.keep(key, trial)
         served = trial.is_faster(KERNEL, EAGER)
         if served and not self._ready(key, args, kwargs):
-            return None
+            return Decision.WAITING
         self._classes[text] = ClassChoice(text, served, trial)
         return self._classes[text]

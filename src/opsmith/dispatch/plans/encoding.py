@@ -10,6 +10,8 @@ import torch
 from opsmith.dispatch.plans.plan import Form, HostScalar, Launch, LaunchPlan, Number, Precision, Result
 
 Words = ctypes.Array[ctypes.c_int64]
+#: As milliseconds, for ever.
+FOR_GOOD = -1
 
 
 class Table:
@@ -37,11 +39,15 @@ class Table:
 
     def learn(self, words: Words) -> None:
         """Keep a plan for the call that a front has handed to Python in this thread, if there is such a call."""
-        self._library.opsmith_learn(self.handle, words)
+        self._library.opsmith_learn(self.handle, words, 0)
 
-    def leave(self) -> None:
-        """Leave the call that a front has handed to Python in this thread, if there is one, to torch's own kernel."""
-        self._library.opsmith_learn(self.handle, None)
+    def leave(self, milliseconds: int = FOR_GOOD) -> None:
+        """Leave the call that a front has handed to Python in this thread, if there is one, to torch's own kernel.
+
+        Args:
+            milliseconds: for how long calls like it are left, too, before Python is asked again.
+        """
+        self._library.opsmith_learn(self.handle, None, milliseconds)
 
     @property
     def left(self) -> int:

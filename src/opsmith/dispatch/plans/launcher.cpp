@@ -20,6 +20,7 @@
 #include <array>
 #include <atomic>
 #include <bitset>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -72,7 +73,7 @@ constexpr int kNoContext = 201;
 
 // ---------------------------------------------------------------- calls
 
-enum class Kind : int64_t { kNone, kTensor, kNumber, kInt, kDouble, kBool, kString, kDevice, kList };
+enum class Kind : int64_t { kNone, kTensor, kForeign, kNumber, kInt, kDouble, kBool, kString, kDevice, kList };
 
 // A call as words: calls with the same words are answered by the same plan.
 class Call {
@@ -147,8 +148,11 @@ class Call {
     if (impl->is_wrapped_number()) {
       return add_number(tensor);
     }
-    if (impl->device_type() != device_ || !impl->has_storage() || impl->has_symbolic_sizes_strides()) {
+    if (!impl->has_storage() || impl->has_symbolic_sizes_strides()) {
       return false;
+    }
+    if (impl->device_type() != device_) {  // No plan has one: a call with it is left to torch, or goes to Python.
+      return add(Kind::kForeign, static_cast<int64_t>(impl->key_set().raw_repr()));
     }
     auto* address = static_cast<char*>(tensor.mutable_data_ptr());
     // An argument that is given twice is another call than two arguments: a kernel's pointers cannot tell them apart.
@@ -350,9 +354,18 @@ struct Hash {
 // costs a quarter of a microsecond, and a model that decodes makes a thousand such calls for a token.
 constexpr uint32_t kSure = 2048, kLookedAt = 16;
 
-// The plans of one kernel in use. A call that is left to torch's own kernel has none: its entry is null.
+using Clock = std::chrono::steady_clock;
+
+// What is done with calls that have the same words: a plan answers them, or, without one, torch's own kernel does until
+// then. Later ones go to Python, which may know more.
+struct Known {
+  std::shared_ptr<const Plan> plan;
+  Clock::time_point left_until;
+};
+
+// The plans of one kernel in use.
 struct Plans {
-  std::unordered_map<std::string, std::shared_ptr<const Plan>, Hash, std::equal_to<>> by_key;
+  std::unordered_map<std::string, Known, Hash, std::equal_to<>> by_key;
   std::atomic<int64_t> replayed{0};
   std::atomic<int64_t> left{0};
 };
@@ -457,8 +470,12 @@ class Front final : public c10::OperatorKernel {
       if (found == plans_->by_key.end()) {
         return false;
       }
+      plan = found->second.plan;
+      const auto until = found->second.left_until;
+      if (plan == nullptr && until != Clock::time_point::max() && until < Clock::now()) {
+        return false;
+      }
       plans = plans_;
-      plan = found->second;
     }
     if (plan == nullptr) {
       left_in_a_row_.fetch_add(1, std::memory_order_relaxed);
@@ -695,15 +712,17 @@ bool opsmith_in_python(bool now) {
   return std::exchange(thread.in_python, now);
 }
 
-// Keep a plan for the call that this thread is answering in Python, or (null) that it is left to torch's own kernel.
-// Returns whether there is such a call.
-bool opsmith_learn(std::shared_ptr<Plans>* plans, const int64_t* words) {
+// Keep a plan for the call that this thread is answering in Python, or (null) leave it and those like it to torch's own
+// kernel for so long, or (negative) for good. Returns whether there is such a call.
+bool opsmith_learn(std::shared_ptr<Plans>* plans, const int64_t* words, int64_t milliseconds) {
   if (thread.missed == nullptr) {
     return false;
   }
   auto plan = words == nullptr ? nullptr : std::make_shared<const Plan>(Reader(words).plan());
   const std::unique_lock lock(tables);
-  (*plans)->by_key.insert_or_assign(std::string(thread.missed->key()), std::move(plan));
+  const auto until =
+      milliseconds < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(milliseconds);
+  (*plans)->by_key.insert_or_assign(std::string(thread.missed->key()), Known{std::move(plan), until});
   return true;
 }
 

@@ -94,7 +94,7 @@ _FUNCTIONS = {
     "opsmith_in_python": (ctypes.c_bool, ctypes.c_bool),
     "opsmith_dtype": (ctypes.c_int64, ctypes.c_char_p),
     "opsmith_precision": (ctypes.c_int64, *[ctypes.c_char_p] * 3),
-    "opsmith_learn": (ctypes.c_bool, _ADDRESS, _ADDRESS),
+    "opsmith_learn": (ctypes.c_bool, _ADDRESS, _ADDRESS, ctypes.c_int64),
 }
 
 
