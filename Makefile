@@ -63,7 +63,8 @@ layers: $(STAMP)  ## import-linter: who may import whom
 	@echo "== import-linter"
 	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
 
-# A lane is a process of pytest. Two run beside each other, the longest first; what one prints is shown when it has ended.
+# A lane is a process of pytest. Three run beside each other, the longest first, since tests often wait; what one prints
+# is shown when it has ended.
 UNIT := end-to-end parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
 QUICK := quick-one quick-two
 LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%)
@@ -85,7 +86,7 @@ $(LANES): lane-%: $(STAMP)
 	@echo "== pytest, $*"
 	@.ci/lane $* -m "$(MARKS)" $(PATHS)
 
-beside = status=0; $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
+beside = status=0; $(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1) || status=$$?; \
   $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
 
 quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in two minutes on two cores

@@ -118,6 +118,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return Killed(RunDirectory(folder / "undisturbed"), RunDirectory(out), folder / "half_way", prefixes, alive)
 
 
+@pytest.mark.corpus
 def test_a_killed_run_resumes_to_the_identical_summary(killed: Killed) -> None:
     """Byte for byte, whatever the kernels did: pass, raise, crash, hang in a call or hang while loading."""
     expected = (killed.undisturbed.path / "summary.json").read_bytes()
@@ -125,6 +126,7 @@ def test_a_killed_run_resumes_to_the_identical_summary(killed: Killed) -> None:
     assert {"POLICY", "WRONG_DTYPE", "ERROR", "CRASHED", "TIMEOUT", "NOT_RUN"} == set(killed.resumed.summary().statuses)
 
 
+@pytest.mark.corpus
 def test_nothing_is_judged_twice(killed: Killed) -> None:
     """What was found before a kill stays in the file as it was, and each case has one verdict."""
     final = killed.resumed.verdicts_path.read_bytes()
@@ -135,6 +137,7 @@ def test_nothing_is_judged_twice(killed: Killed) -> None:
     assert {verdict.case for verdict in killed.undisturbed.verdicts()} == set(counts)
 
 
+@pytest.mark.corpus
 def test_a_resumed_run_says_how_often_it_was_resumed(killed: Killed) -> None:
     """Its manifest counts the starts after the first; the seed is the first start's."""
     manifest = killed.resumed.manifest()
@@ -144,18 +147,21 @@ def test_a_resumed_run_says_how_often_it_was_resumed(killed: Killed) -> None:
     assert stages | {"writing the report"} == set(manifest.stages_s)
 
 
+@pytest.mark.corpus
 def test_no_process_survives_a_judge_that_is_killed(killed: Killed) -> None:
     """Zygotes, referees, workers and what they were running end with it, and take their scratch folder along."""
     assert [[], [], []] == killed.survivors
     assert [] == list(killed.half_way.parent.glob("opsmith-*"))
 
 
+@pytest.mark.corpus
 def test_a_torn_last_line_is_set_aside(killed: Killed) -> None:
     """A killed writer leaves half a line; it is no verdict, and no other line is glued to it."""
     asides = sorted(killed.resumed.path.glob("verdicts.damaged-*.jsonl"))
     assert [b'{"op":"relu.defau'] * 3 == [aside.read_bytes()[-17:] for aside in asides]
 
 
+@pytest.mark.corpus
 def test_a_damaged_line_keeps_what_is_before_it_and_sets_the_rest_aside(killed: Killed, tmp_path: Path) -> None:
     """Nothing is lost: the file and the side file together are what was there."""
     run = RunDirectory(Path(shutil.copytree(killed.half_way, tmp_path / "run")))
@@ -169,6 +175,7 @@ def test_a_damaged_line_keeps_what_is_before_it_and_sets_the_rest_aside(killed: 
     assert damaged == run.verdicts_path.read_bytes() + aside.read_bytes()
 
 
+@pytest.mark.corpus
 def test_a_finished_run_with_a_damaged_verdict_can_be_taken_up_again(killed: Killed, tmp_path: Path) -> None:
     """The cases from the damage on are judged again, with the same values and so to the same summary."""
     run = RunDirectory(Path(shutil.copytree(killed.undisturbed.path, tmp_path / "run")))

@@ -20,6 +20,7 @@ from opsmith.serve.store.tokens import Role, create_token
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 def test_every_kernel_gets_one_set_of_verdicts_whoever_is_killed(tmp_path: Path) -> None:
     """A small trial: server and database are interrupted once each; layers of the sandbox may be missing here."""
     trial = Trial(
@@ -38,6 +39,7 @@ def test_every_kernel_gets_one_set_of_verdicts_whoever_is_killed(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 def test_two_servers_share_a_file(tmp_path: Path) -> None:
     """Both judge; what was submitted to one is followed at the other; when one is killed the other goes on."""
     url = f"sqlite:///{tmp_path / 'service.sqlite'}"

@@ -109,6 +109,7 @@ def test_a_selection_that_cannot_be_made_is_told(folder: Path, arguments: tuple[
     assert not (folder / "never").exists()
 
 
+@pytest.mark.corpus
 def test_a_sample_of_the_operator_tests_is_spread_over_the_ops(folder: Path) -> None:
     """As many cases as were asked for, of each op some."""
     arguments = [
@@ -131,6 +132,7 @@ def test_a_sample_of_the_operator_tests_is_spread_over_the_ops(folder: Path) -> 
     assert {"relu.default", "neg.default", "abs.default"} <= {verdict["op"] for verdict in verdicts}
 
 
+@pytest.mark.corpus
 def test_a_measurement_that_was_killed_goes_on_where_it_was(folder: Path) -> None:
     """Nothing is measured twice, and the dataset holds every time."""
     command = [sys.executable, "-c", "from opsmith.cli.main import main; main()"]

@@ -52,6 +52,7 @@ def test_models_are_judged_in_inference_and_in_training_under_every_column(tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 def test_opsmith_and_inductor_compile_a_training_step(tmp_path: Path) -> None:
     """Both backends that generate code, on a model whose weights a backward pass changes nothing of."""
     out = tmp_path / "run"

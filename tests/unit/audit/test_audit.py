@@ -67,6 +67,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("name", SOUND)
+@pytest.mark.slow
 def test_a_sound_problem_passes(tmp_path: Path, name: str) -> None:
     """An audit that cries wolf is switched off."""
     assert () == audited(tmp_path, SOUND[name]).findings

@@ -22,6 +22,7 @@ from opsmith.errors import BadInput, UnknownName
 from opsmith.runner.worker.loading import load_kernel
 
 
+@pytest.mark.slow
 def test_every_schema_of_aten_makes_a_stub_that_parses() -> None:
     """Keywords as names, list defaults, enumerations and quotes included."""
     for schema in aten_schemas().values():

@@ -99,6 +99,7 @@ LISTED: dict[str, tuple[Callable[..., Any], Callable[[torch.Tensor, torch.Tensor
 
 @pytest.mark.parametrize("count", [2, 150])
 @pytest.mark.parametrize("op", LISTED)
+@pytest.mark.slow
 def test_a_call_of_lists_is_made_again_without_a_signature(
     op: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

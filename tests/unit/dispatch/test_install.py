@@ -62,6 +62,7 @@ def test_what_a_form_returns_is_the_tensor_that_was_written() -> None:
     assert torch.equal(out, x)
 
 
+@pytest.mark.slow
 def test_disable_leaves_the_dispatch_tables_as_they_were() -> None:
     """Each ATen overload's table, for all keys, is the same text as before."""
     before = tables()

@@ -148,6 +148,7 @@ def test_trials_of_other_contents_are_taken_where_somebody_says_so(
         assert classes == (ops["relu.default"].classes if ops else {})
 
 
+@pytest.mark.slow
 def test_shipped_tables_are_of_shipped_kernels() -> None:
     """Each can be read, and names overloads that opsmith has kernels for."""
     folder = Path(shipped_trials.__file__).with_name("tables")

@@ -116,6 +116,7 @@ def told() -> Iterator[tuple[Supervision, list[str]]]:
     supervision.end()
 
 
+@pytest.mark.slow
 def test_a_lookup_by_ctypes_is_held_against_the_kernel(told: tuple[Supervision, list[str]]) -> None:
     """By attribute, by index or through the C module."""
     library = ctypes.CDLL(LIBRARY)

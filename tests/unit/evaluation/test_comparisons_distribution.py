@@ -59,6 +59,7 @@ def test_eager_passes_against_itself(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
+@pytest.mark.slow
 def test_eager_permutations_pass(n: int) -> None:
     """Whose elements depend on each other."""
     assert _judge(aten.randperm.default, (n,)).passed
@@ -95,6 +96,7 @@ def test_a_uniform_of_the_same_moments_is_not_normal() -> None:
     assert not finding.passed
 
 
+@pytest.mark.slow
 def test_dropout_has_to_agree_with_its_mask() -> None:
     """With the scale that p asks for, on the input that it got."""
     x = torch.randn(8, 8)
@@ -134,6 +136,7 @@ def test_a_permutation_is_one_and_every_order_is_likely() -> None:
     assert "independently" in rotation.detail
 
 
+@pytest.mark.slow
 def test_a_choice_follows_the_weights_and_repeats_only_with_replacement() -> None:
     """A category without weight is never right."""
     weights = torch.tensor([0.6, 0.4, 0.0])

@@ -300,6 +300,7 @@ def test_a_sum_in_another_order_is_excused_where_eager_has_no_order(*, seed: int
 
 
 @pytest.mark.parametrize("there", [False, True])
+@pytest.mark.slow
 def test_noise_in_eager_does_not_excuse_a_wrong_result(*, there: bool) -> None:
     """A term left out is further away than any order of summation."""
     generator = torch.Generator().manual_seed(7)

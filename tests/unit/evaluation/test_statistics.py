@@ -226,6 +226,7 @@ def test_who_was_timed_long_enough_gets_a_label(precision: Precision) -> None:
 
 
 @pytest.mark.parametrize(("speedup", "share"), [(1.0, 0.96), (1.12, 0.92), (1.3, 0.96)])
+@pytest.mark.slow
 def test_an_interval_holds_the_speedup_when_it_was_looked_at_often(speedup: float, share: float) -> None:
     """Pairs end as the interval falls, which costs coverage: most where the speedup is that from which claims begin."""
     precision, generator, covered = PRECISIONS_HOST["quick"], random.Random(3), 0

@@ -192,6 +192,7 @@ def test_seconds_of_judging_are_a_budget_too(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.corpus
 def test_kills_at_fifty_points_repeat_no_exchange(tmp_path: Path) -> None:
     """What was under way is lost, what was answered is kept, and in the end every task is pursued."""
     tasks = [f"op{number}.default" for number in range(160)]

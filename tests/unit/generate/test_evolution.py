@@ -145,6 +145,7 @@ class Tunable(ReadingSession):
 
 
 @pytest.mark.parametrize("strategy", ["evolve", "swarm"])
+@pytest.mark.slow
 def test_a_swarm_without_a_key_beats_its_best_member(tmp_path: Path, strategy: str) -> None:
     """The compiler writes, the tuner varies what it wrote; no question costs anything, and none is asked twice."""
     judging = msgspec.structs.replace(campaign_options().judging, timing="quick")

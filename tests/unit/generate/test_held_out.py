@@ -119,6 +119,7 @@ def kernels_of(out: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_refused_last_is_not_delivered(tmp_path: Path) -> None:
     """Right at first and wrong ten seconds later: no kernel in the folder, and every figure says so."""
     campaign = Last(tmp_path, {"relu.default": ["right later"]})
@@ -130,6 +131,7 @@ def test_a_kernel_that_is_refused_last_is_not_delivered(tmp_path: Path) -> None:
     assert "wrong ten seconds later" in (summary.tasks["relu.default"].reason or "")
 
 
+@pytest.mark.slow
 def test_the_next_best_takes_its_place(tmp_path: Path) -> None:
     """It is judged on those values too, and the others' runs are kept."""
     campaign = Last(
@@ -162,6 +164,7 @@ def test_it_is_not_judged_again_but_what_is_gone(tmp_path: Path, removed: str | 
     assert {"relu.default"} == set(RunDirectory.open(tmp_path / "run").summary().per_op)
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_last_stage_leaves_no_fragment(tmp_path: Path) -> None:
     """`run/` is there whole or not at all; the same command makes it."""
     campaign = Last(tmp_path, {"relu.default": ["right"]})

@@ -138,6 +138,7 @@ def images_of(body: dict[str, Any]) -> list[bytes]:
     return [base64.b64decode(url.partition(",")[2], validate=True) for url in urls]
 
 
+@pytest.mark.slow
 def test_an_advisor_is_sent_valid_images_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over HTTP; the page shows them too, and the journal has them."""
     with ChatServer(lambda _body, _before: Said("- Try.")) as server:
@@ -162,6 +163,7 @@ def test_an_advisor_is_sent_valid_images_of_each_kind(tmp_path: Path, monkeypatc
     assert "Picture 1: relu.default: roofline" in texts[2]
 
 
+@pytest.mark.slow
 def test_a_model_that_takes_no_pictures_gets_the_text_and_the_journal_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_model_that_takes_no_pictures_gets_the_text_and_the_journal_says_so(
         assert "takes no pictures" in (out / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_resumed_campaign_sends_the_pictures_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of the library draws other bytes, and no question is another one for that."""
     before = advised(tmp_path, Scripted("openai:advisor", lambda _: "- Try."))
@@ -218,6 +221,7 @@ def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.M
     assert parse_advisor("openai:m", sees="text", share=0.5) is not None
 
 
+@pytest.mark.slow
 def test_people_see_what_was_measured(tmp_path: Path) -> None:
     """The best kernel's roofline, timeline and lines, and the last wrong one's map; drawn once."""
     history = advised(tmp_path, Scripted("openai:advisor", lambda _: "- Try."))

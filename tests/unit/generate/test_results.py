@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.campaigns import ReadingSession, campaign_options, judged_last, reply, run_campaign
 
 from opsmith.backends.manifest import read
@@ -132,6 +133,7 @@ def test_a_speedup_counts_with_all_of_its_interval(tmp_path: Path) -> None:
     assert 2 / 3 == author_figures(histories, last, None).fast_p["0.5"]
 
 
+@pytest.mark.slow
 def test_names_of_models_are_text_on_the_page(tmp_path: Path) -> None:
     """Equal campaigns give equal pages."""
     found, histories = campaign(tmp_path)

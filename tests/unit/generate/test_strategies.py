@@ -73,6 +73,7 @@ def test_a_swarm_is_worth_at_least_its_best_member_on_every_task(tmp_path: Path)
     assert gains > len(TASKS) / 2
 
 
+@pytest.mark.slow
 def test_best_of_n_asks_every_member_as_often_and_shows_nothing(tmp_path: Path) -> None:
     """Independent draws, for the curves that assume them."""
     [history, *_] = campaign(tmp_path, [0, 1], "best-of-n", attempts=3)

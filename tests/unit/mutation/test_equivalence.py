@@ -79,6 +79,7 @@ def test_tensors_that_are_not_floating_grow_with_the_others() -> None:
     assert compare(filled, cut, MASKED, seed=1, limit_s=30, elements=200_000).differs
 
 
+@pytest.mark.slow
 def test_results_of_a_large_square_are_not_made() -> None:
     """Two long dimensions that meet would take all memory: 200,000 by 200,000 elements."""
     outer: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((torch.ones(5, 1), torch.ones(1, 5)), {})]

@@ -93,6 +93,7 @@ def test_another_file_is_a_mistake_of_the_user(run: Results, tmp_path: Path, tex
         scores_against(run, file)
 
 
+@pytest.mark.slow
 def test_report_shows_the_scores_against_a_file(run: Results, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Below the run's own; as JSON in their place."""
     report(run.path, html=None, baseline_times=file)

@@ -42,6 +42,7 @@ def test_summary_on_disk_is_the_summary_returned(run: RunDirectory) -> None:
     assert {"value", "denominator", "convention"} == set(raw["scores"]["correct_share"])
 
 
+@pytest.mark.slow
 def test_publishing_twice_changes_nothing(run: RunDirectory) -> None:
     """It can be called again at any time."""
     publish(run)

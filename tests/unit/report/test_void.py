@@ -103,6 +103,7 @@ def test_the_verdict_on_a_void_problem_is_void() -> None:
     assert not VERDICTS[2].counts_against
 
 
+@pytest.mark.slow
 def test_terminal_and_page_name_void_problems_with_the_reason(run: RunDirectory) -> None:
     """In a line of their own; they are among no failing cases."""
     results = Results.read(run)
@@ -118,6 +119,7 @@ def test_terminal_and_page_name_void_problems_with_the_reason(run: RunDirectory)
     assert 'id="void"' not in render(empty)
 
 
+@pytest.mark.slow
 def test_the_public_files_leave_void_problems_out(run: RunDirectory) -> None:
     """No test, no sample, no row; pass@k names them in its metadata."""
     publish(run)

@@ -150,6 +150,7 @@ def _answer(gate: Gate) -> None:
             return
 
 
+@pytest.mark.slow
 def test_a_compiler_runs_and_python_does_not(asked: Callable[..., int]) -> None:
     """Whoever starts it, and however."""
     assert 0 == asked(lambda: subprocess.run(["sh", "-c", "gcc --version >/dev/null"], check=True))
@@ -158,6 +159,7 @@ def test_a_compiler_runs_and_python_does_not(asked: Callable[..., int]) -> None:
     assert errno.EACCES == asked(lambda: os.execv("/proc/self/exe", ["python", "-c", ""]))
 
 
+@pytest.mark.slow
 def test_python_in_memory_or_under_another_name_does_not_run(asked: Callable[..., int], tmp_path: Path) -> None:
     """The file counts."""
     shutil.copy(os.path.realpath(sys.executable), tmp_path / "gcc")
@@ -171,6 +173,7 @@ def test_python_in_memory_or_under_another_name_does_not_run(asked: Callable[...
     assert asked(in_memory) in (errno.EACCES, errno.ENOENT)
 
 
+@pytest.mark.slow
 def test_nothing_starts_while_a_clock_runs(asked: Callable[..., int]) -> None:
     """Neither a compiler nor a copy of the process."""
     assert errno.EPERM == asked(lambda: os.execv("/bin/sh", ["sh"]), is_open=False)
@@ -178,6 +181,7 @@ def test_nothing_starts_while_a_clock_runs(asked: Callable[..., int]) -> None:
     assert 0 == asked(lambda: threading.Thread(target=print).start(), is_open=False)
 
 
+@pytest.mark.slow
 def test_what_is_trusted_starts_anything(asked: Callable[..., int]) -> None:
     """Torch's own compiler starts Python."""
     assert 0 == asked(lambda: subprocess.run([sys.executable, "-c", ""], check=True), is_trusted=True)

@@ -220,6 +220,7 @@ def test_a_worker_reads_about_itself_and_no_other_process(tmp_path: Path) -> Non
     assert errno.EACCES == in_a_child(act(str(os.getpid())))
 
 
+@pytest.mark.slow
 def test_the_probe_names_every_layer_and_says_what_is_missing(tmp_path: Path) -> None:
     """One line for each layer that does not hold, among them those that nobody wanted."""
     found = probe(tmp_path, {Layer.SYSTEM_CALLS})
@@ -228,6 +229,7 @@ def test_the_probe_names_every_layer_and_says_what_is_missing(tmp_path: Path) ->
     assert all(problem is None or "\n" not in problem for problem in found.values())
 
 
+@pytest.mark.slow
 def test_a_layer_that_does_not_hold_is_not_called_active(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that installs and lets everything through is none."""
     monkeypatch.setattr(seccomp, "refuse_system_calls", lambda: None)
@@ -235,6 +237,7 @@ def test_a_layer_that_does_not_hold_is_not_called_active(tmp_path: Path, monkeyp
     assert "it was put on, and what it should stop went through" == probe(tmp_path)[Layer.SYSTEM_CALLS]
 
 
+@pytest.mark.slow
 def test_an_old_kernel_is_told_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason names the version that would do."""
     monkeypatch.setattr(landlock, "abi", lambda: 1)

@@ -166,6 +166,7 @@ def worker(request: pytest.FixtureRequest) -> Iterator[ForkedWorker]:
     made.process.wait()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_stopped_worker_runs(worker: ForkedWorker) -> None:
     """Neither its threads nor what it has started, in another session, without a parent; then all go on."""
     worker.link.stop()

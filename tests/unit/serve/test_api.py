@@ -48,6 +48,7 @@ def test_a_kernel_is_submitted_judged_and_looked_at(running: Running) -> None:
     assert ["f32"] == [cell["dtype"] for cell in client.get(f"/api/runs/{run['id']}/matrix").json()]
 
 
+@pytest.mark.slow
 def test_no_token_no_entry(running: Running) -> None:
     """Whatever the route: neither without a token nor with a made-up or a revoked one."""
     revoked = create_token(running.service.database, "gone", Role.ADMIN)[1]
@@ -81,6 +82,7 @@ def test_a_role_may_do_what_it_says(running: Running) -> None:
     assert "secret" not in admin.get("/api/tokens").text
 
 
+@pytest.mark.slow
 def test_a_malformed_request_is_refused(running: Running) -> None:
     """And nothing of it is kept, nor sent back."""
     client = running.client()
@@ -158,6 +160,7 @@ def test_a_quota_counts_kernels(running: Running) -> None:
     assert (429, "3600") == (refused.status_code, refused.headers["Retry-After"])
 
 
+@pytest.mark.slow
 def test_too_many_requests_are_told_when_to_come_back(tmp_path: Path) -> None:
     """Each token for itself; and whoever guesses tokens is held up."""
     with service_in(tmp_path, limits=Limits(requests_per_s=0.5, burst=3, refused_per_minute=2)) as running:
@@ -241,6 +244,7 @@ def test_a_void_problem_is_named_and_takes_no_kernel(running: Running) -> None:
     assert "L1/1_Nothing is void: constant: the answer is zero everywhere" in refused.json()["detail"]
 
 
+@pytest.mark.slow
 def test_composing_against_the_policy_is_no_fraud(running: Running) -> None:
     """The outcome is a status of its own, and a reward says which of the two it is."""
     client = running.client()

@@ -75,6 +75,7 @@ def healthy(connection: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_bad_tokens_do_not_lock_out_good_ones(tmp_path: Path) -> None:
     """Of the same address: a colleague's script with an old token costs nobody else a request."""
     with service_in(tmp_path, limits=Limits(refused_per_minute=60)) as running:
@@ -178,6 +179,7 @@ def test_connections_leave_files_for_judging(monkeypatch: pytest.MonkeyPatch) ->
     assert 4 == sum(counted.take(f"192.0.2.{number}") for number in range(9))
 
 
+@pytest.mark.slow
 def test_logins_that_are_given_up_are_no_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A browser that is closed in between leaves no traceback in the log."""
     begun = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\ntoken="

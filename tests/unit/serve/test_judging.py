@@ -83,6 +83,7 @@ def test_what_is_lost_is_judged_again_and_what_loses_too_much_is_given_up(runnin
     assert [("judged", "PASSED")] == ended(running, submit(running, "right 3"))
 
 
+@pytest.mark.slow
 def test_a_kernel_over_which_something_was_lost_is_judged_alone(running: Running) -> None:
     """So that nobody is given up for what the one beside it does."""
     there: list[str] = []
@@ -129,6 +130,7 @@ def test_a_machine_without_room_is_waited_for(running: Running, caplog: pytest.L
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@pytest.mark.slow
 def test_what_a_kernel_lacked_for_want_of_room_is_not_held_against_it(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +144,7 @@ def test_what_a_kernel_lacked_for_want_of_room_is_not_held_against_it(
     assert [("judged", "PASSED"), ("judged", "WRONG_VALUE")] == ended(running, submit(running, "right", "wrong 2"))
 
 
+@pytest.mark.slow
 def test_what_somebody_else_may_have_ended_is_judged_again(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system ends processes where memory is short; a kernel that ends itself ends itself again."""
     judge = module.Judging._judge
@@ -170,6 +173,7 @@ def test_what_somebody_else_may_have_ended_is_judged_again(running: Running, mon
     assert (False, 2 + module.MOST_LOSSES) == (standing["accepted"], begun)
 
 
+@pytest.mark.slow
 def test_a_machine_that_gives_no_processes_ends_the_server_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +197,7 @@ def _broken(_: str) -> None:
     raise MachineFailed("no process")
 
 
+@pytest.mark.slow
 def test_a_mistake_of_ours_ends_no_thread(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -32,6 +32,7 @@ def viewer(running: Running) -> TestClient:
     return client
 
 
+@pytest.mark.slow
 def test_every_view_is_there(running: tuple[Running, dict[str, str]]) -> None:
     """A page with a title, a heading and a policy that lets nothing in from elsewhere."""
     made, paths = running

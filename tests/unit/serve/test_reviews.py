@@ -71,6 +71,7 @@ def test_the_hash_is_that_of_the_same_file_in_a_kernel_directory(running: Runnin
     assert reviewed_hash(found) == content(running, number)
 
 
+@pytest.mark.slow
 def test_only_reviewers_review(running: Running) -> None:
     """A stranger is asked for a token; who submits does not approve; who reviews does not submit."""
     number = judged(running)
@@ -91,6 +92,7 @@ def test_only_reviewers_review(running: Running) -> None:
     assert 303 == TestClient(running.app, follow_redirects=False).get(f"/kernels/{number}/review").status_code
 
 
+@pytest.mark.slow
 def test_two_reviewers_approve_comment_and_reject_and_a_change_loses_it(running: Running) -> None:
     """The page shows what each said, where; another version needs another approval."""
     number = judged(running, "right")
@@ -112,6 +114,7 @@ def test_two_reviewers_approve_comment_and_reject_and_a_change_loses_it(running:
     assert "Approved" in mara.get(f"/leaderboard?suite={SUITE}").text
 
 
+@pytest.mark.slow
 def test_what_was_not_looked_at_is_not_approved(running: Running) -> None:
     """Nor does another site's form approve anything."""
     number = judged(running)
@@ -132,6 +135,7 @@ def client_reviews(running: Running, *hashes: str) -> list[Review]:
     return msgspec.json.decode(answer.content, type=list[Review])
 
 
+@pytest.mark.slow
 def test_many_reviews_at_once_are_all_kept(running: Running) -> None:
     """And every line of them is one of reviews.jsonl."""
     number = judged(running)

@@ -107,6 +107,7 @@ def test_a_port_that_is_taken_is_told_first(tmp_path: Path, monkeypatch: pytest.
             serve(settings(tmp_path, port=port), progress=Silent(), ready=pytest.fail)
 
 
+@pytest.mark.slow
 def test_what_is_not_judged_when_a_server_stops_is_judged_by_the_next(tmp_path: Path) -> None:
     """One kernel is under way and two wait; all three have verdicts in the end, and one attempt each."""
     with service_in(tmp_path, jobs=1) as running:

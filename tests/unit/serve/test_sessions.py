@@ -47,6 +47,7 @@ def grow_older(running: Running, **seconds: float) -> None:
         connection.execute(update(sessions).values(earlier))
 
 
+@pytest.mark.slow
 def test_a_cookie_holds_no_token_and_the_database_no_cookie(running: Running) -> None:
     """Neither says what the other one is good for."""
     client = signed_in(running)

@@ -65,6 +65,7 @@ def test_what_a_killed_server_was_writing_does_not_end_the_next_one(tmp_path: Pa
         assert "judged" in set(events(running, submitted(running, "right speed=2")))
 
 
+@pytest.mark.slow
 def test_who_comes_back_to_another_server_hears_what_was_begun_again(tmp_path: Path) -> None:
     """Verdicts of a claim that ended with its server are void; those of the claim that counts are not told twice."""
     with service_in(tmp_path) as running:

@@ -135,6 +135,7 @@ def test_what_depends_on_its_input_is_judged_as_ever(enumerate_: Enumerate, answ
         ("x.clamp(-1, 1)", "torch.rand(8, 16) - 0.5"),
     ],
 )
+@pytest.mark.slow
 def test_what_only_its_own_draws_make_trivial_is_asked_where_it_is_not(
     enumerate_: Enumerate, answer: str, inputs: str
 ) -> None:

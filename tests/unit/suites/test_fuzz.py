@@ -87,6 +87,7 @@ def test_the_seed_decides_everything() -> None:
     assert first != drawn("add.Tensor", seed=8)
 
 
+@pytest.mark.slow
 def test_drawn_calls_vary_in_all_that_the_schema_leaves_open() -> None:
     """Sizes, ranks, strides, offsets, dtypes, scalars and the keywords themselves."""
     found = records("add.Tensor", seeds=8)
@@ -104,6 +105,7 @@ def test_drawn_calls_vary_in_all_that_the_schema_leaves_open() -> None:
     assert {int, float} <= {type(alpha) for alpha in alphas}
 
 
+@pytest.mark.slow
 def test_special_values_are_among_the_drawn_ones() -> None:
     """Infinities and NaN are asked where the op defines them."""
     values = [rebuild(record, CPU).args[0] for record in records("exp.default", seeds=8)]

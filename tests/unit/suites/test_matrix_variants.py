@@ -192,6 +192,7 @@ def test_a_determinant_without_the_sign_of_its_permutation_is_wrong() -> None:
     assert unsigned
 
 
+@pytest.mark.slow
 def test_a_solution_by_another_stable_method_is_right() -> None:
     """Through QR; of a matrix that was rounded to half precision it is not."""
     op = aten._linalg_solve_ex.default

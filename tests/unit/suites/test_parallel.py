@@ -296,6 +296,7 @@ def _sum(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@pytest.mark.slow
 def test_every_order_of_additions_is_right(tmp_path: Path, dtype: str) -> None:
     """A ring and a tree add otherwise than one rank after the other, and round otherwise where terms cancel."""
     backwards = judged(tmp_path, dtype, lambda tensors, _: _sum(reversed(tensors)))

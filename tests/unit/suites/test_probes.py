@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from opsmith.calls.live import rebuild
@@ -48,6 +49,7 @@ def test_a_question_with_a_bool_for_an_answer_is_asked_with_both_answers() -> No
     assert {True, False} == set(asked)
 
 
+@pytest.mark.slow
 def test_values_that_eager_refuses_are_not_asked() -> None:
     """Integers have no remainder by zero; numbers in floating point have one, NaN."""
     by_zero = {

@@ -117,6 +117,7 @@ def test_a_file_runs_with_other_numbers_in_its_places() -> None:
 # ---------------------------------------------------------------- the search
 
 
+@pytest.mark.slow
 def test_sizes_shrink_until_a_call_fits(tmp_path: Path) -> None:
     """Width stays a multiple of the heads, and what differed still differs."""
     (width, heads), (inputs,) = small(tmp_path, ATTENTION)
@@ -184,6 +185,7 @@ def test_every_process_finds_the_same_sizes(tmp_path: Path) -> None:
     assert first == second
 
 
+@pytest.mark.slow
 def test_a_model_that_reads_values_is_counted_with_real_ones(tmp_path: Path) -> None:
     """``nonzero`` and ``item`` have no answer without content."""
     text = """

@@ -391,6 +391,7 @@ PLACES = torch.zeros(2, 4, dtype=torch.int64)
     ],
     ids=lambda call: str(call[0]),
 )
+@pytest.mark.slow
 def test_copies_from_places_that_indices_name_are_asked_for_many_numbers(call: tuple[Any, ...]) -> None:
     """Of few numbers none lies in a narrow band in which a kernel is wrong."""
     op, *args = call

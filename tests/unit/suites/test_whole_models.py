@@ -31,6 +31,7 @@ def test_a_whole_model_answers_the_same_twice(task: str) -> None:
     assert [[True] * len(answers[0])] == [[torch.equal(*pair) for pair in zip(*answers, strict=True)]]
 
 
+@pytest.mark.slow
 def test_a_model_that_reads_its_mask_is_counted() -> None:
     """Transformers looks into a mask where the mask has content."""
     figures = sizes.figures(MODELS["L4/12_BART"], small=False)
