@@ -149,14 +149,20 @@ def relevant_entries(
         return [(entry, dtype) for entry, dtype in entries if task_of_entry(entry) in ops]
     relevant = []
     for dtype in options.dtypes:
-        index = _index(options, torch_version, dtype).load()
+        known = _called(_index(options, torch_version, dtype), set(ops))
         of_dtype = [entry for entry, entry_dtype in entries if entry_dtype == dtype]
-        known = index or {}
         # An entry of which nothing is known, such as one that a new torch brings, may call anything.
-        relevant += [
-            (entry, dtype) for entry in of_dtype if entry not in known or not set(ops).isdisjoint(known[entry])
-        ]
+        relevant += [(entry, dtype) for entry in of_dtype if entry not in known or not known[entry].isdisjoint(ops)]
     return relevant
+
+
+def _called(index: SuiteIndex, wanted: set[str]) -> dict[str, set[str]]:
+    """What entries call, by the index or else by what they call elsewhere, if all that is wanted is called there."""
+    found = index.load()
+    if found is not None:
+        return {entry: set(ops) for entry, ops in found.items()}
+    elsewhere = index.elsewhere()
+    return elsewhere if wanted <= set().union(*elsewhere.values()) else {}
 
 
 def _parse_address(text: str) -> CaseAddress:

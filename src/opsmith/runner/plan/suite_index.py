@@ -3,7 +3,8 @@
 It holds names only, never values, and is keyed by everything that decides them. A missing or
 damaged index costs one full enumeration, nothing else. For the versions of torch that it was tested with, opsmith
 brings what its operator suite calls in any dtype (``called_ops.json``, made by ``python -m tests.record_called_ops``),
-so that not even the first question costs one.
+so that not even the first question costs one. Another torch, or another type of device, calls nearly the same: there
+the entries are enumerated that call an op anywhere.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ class SuiteIndex:
         except (OSError, msgspec.DecodeError):
             suite, minor, device = self._key
             return brought().get(suite, {}).get(minor, {}).get(device)
+
+    def elsewhere(self) -> dict[str, set[str]]:
+        """What the entries call with other versions of torch and on other types of device, as far as that is known."""
+        found: dict[str, set[str]] = {}
+        for devices in brought().get(self._key[0], {}).values():
+            for entries in devices.values():
+                for entry, ops in entries.items():
+                    found.setdefault(entry, set()).update(ops)
+        return found
 
     def save(self, ops_of_entry: dict[str, list[str]]) -> None:
         """Keep it, where there is a place."""
