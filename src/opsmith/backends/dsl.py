@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from opsmith.core.syntax_tree import syntax_tree
+
 #: Modules whose use names the DSL, the most specific first: these build on Triton or CUDA.
 _MODULES = {
     "helion": "helion",
@@ -58,8 +60,8 @@ def parse_source(source: Path) -> ast.Module | None:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Invalid escapes in a stranger's strings are not ours to report.
-            return ast.parse(source.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return syntax_tree(source.read_bytes())
+    except (OSError, SyntaxError):
         return None  # The worker that loads the file tells what is wrong with it.
 
 

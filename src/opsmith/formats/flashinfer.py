@@ -24,6 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.errors import BadInput
 from opsmith.formats.schema import Document, read_text
 
@@ -201,9 +202,9 @@ def definition_in(file: Path) -> Definition:
 
 def _check_reference(definition: Definition, document: Document) -> None:
     try:
-        tree = ast.parse(definition.reference)
+        tree = syntax_tree(definition.reference)
     except SyntaxError as exc:
-        document.refuse(f"line {exc.lineno} of it does not parse: {exc.msg}", ("reference",))
+        document.refuse(f"line {exc.lineno or 1} of it does not parse: {exc.msg}", ("reference",))
     defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if "run" not in defined:
         document.refuse("it defines no function `run`", ("reference",))
@@ -311,7 +312,7 @@ _LARGEST_EXPONENT = 64
 
 def _names_in(expression: str) -> set[str]:
     try:
-        return {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
+        return {node.id for node in ast.walk(syntax_tree(expression, mode="eval")) if isinstance(node, ast.Name)}
     except SyntaxError:
         return set()  # Its value is refused.
 
@@ -319,7 +320,7 @@ def _names_in(expression: str) -> set[str]:
 def _value_of(expression: str, known: Mapping[str, int], name: str) -> int:
     """The value of an arithmetic expression; never evaluated as Python."""
     try:
-        value = _arithmetic(ast.parse(expression, mode="eval").body, known)
+        value = _arithmetic(syntax_tree(expression, mode="eval").body, known)
         if value == int(value):
             return int(value)
     except (ArithmeticError, KeyError, SyntaxError, TypeError, ValueError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.errors import BadInput
 from opsmith.formats.flashinfer import (
     PYTHON_LANGUAGES,
@@ -297,7 +298,7 @@ def _extent(axis: str, bound: Mapping[str, str], definition: Definition) -> str:
         return axis
     described = definition.axes[axis]
     if isinstance(described, ExprAxis) and axis not in bound:
-        tree = ast.parse(described.expression, mode="eval")
+        tree = syntax_tree(described.expression, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 node.id = _extent(node.id, bound, definition)

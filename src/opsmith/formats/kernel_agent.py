@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith.core.problems import solution_files
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.formats.problem_text import ADAPTER
 from opsmith.formats.schema import read_text
 from opsmith.formats.sources import names
@@ -107,7 +108,7 @@ def _answers(file: Path) -> bool:
     if file.suffix != ".py":
         return False
     try:
-        defined = names(ast.parse(read_text(file)))
+        defined = names(syntax_tree(read_text(file)))
     except SyntaxError:
         return False
     return ENTRY in defined and "ModelNew" not in defined
@@ -116,7 +117,7 @@ def _answers(file: Path) -> bool:
 def _constructor(problem: Path) -> tuple[list[str], dict[str, Any]]:
     """(arguments of Model's constructor, those with a literal for a default)."""
     try:
-        tree = ast.parse(read_text(problem))
+        tree = syntax_tree(read_text(problem))
     except SyntaxError:
         return [], {}
     for node in tree.body:

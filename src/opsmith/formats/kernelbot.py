@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.errors import BadInput
 from opsmith.formats.origin import Origin, origin_file
 from opsmith.formats.problem_text import ADAPTER, checked_stem, function_adapter, refused
@@ -275,7 +276,7 @@ def _submissions(path: Path, task: str) -> Iterator[Path]:
 def _answers(file: Path) -> bool:
     """Whether a file defines ``custom_kernel``, or does not parse: loading it says where."""
     try:
-        return ENTRY in names(ast.parse(read_text(file)))
+        return ENTRY in names(syntax_tree(read_text(file)))
     except SyntaxError:
         return True
 

@@ -13,7 +13,6 @@ the same arguments. Weights are moved as those of any module problem are. Backwa
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.errors import BadInput
 from opsmith.formats.origin import Origin, origin_file
 from opsmith.formats.problem_text import ADAPTER, checked_stem, class_text, function_adapter, refused
@@ -173,7 +173,7 @@ def _files(path: Path, task: str) -> Iterator[Path]:
 
 def _answers(file: Path) -> bool:
     try:
-        return "forward_fn" in names(ast.parse(read_text(file)))
+        return "forward_fn" in names(syntax_tree(read_text(file)))
     except SyntaxError:
         return True  # Loading it says where.
 

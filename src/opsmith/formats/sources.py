@@ -9,6 +9,7 @@ import ast
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.errors import BadInput
 
 #: (first byte, last byte + 1, new text)
@@ -22,9 +23,9 @@ def parsed(name: str, text: str) -> ast.Module:
         BadInput: it does not parse, with the line.
     """
     try:
-        return ast.parse(text)
+        return syntax_tree(text)
     except SyntaxError as exc:
-        raise BadInput(f"{name}:{exc.lineno}: does not parse: {exc.msg}") from exc
+        raise BadInput(f"{name}:{exc.lineno or 1}: does not parse: {exc.msg}") from exc
 
 
 def functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
@@ -112,7 +113,7 @@ def with_relative_imports(name: str, text: str, files: Collection[str]) -> str:
         the text as it is where it does not parse: loading it says where.
     """
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except SyntaxError:
         return text
     own = {PurePosixPath(file).parts[0].removesuffix(".py") for file in files if file.endswith(".py")}

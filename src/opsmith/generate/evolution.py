@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from opsmith.core.case import digest
 from opsmith.core.seeds import derive_seed
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.generate.attempt import Attempt, Move, Outcome, best, is_done
 
 #: Islands at most, and attempts that one is worth.
@@ -92,8 +93,8 @@ def elites(attempts: Sequence[Attempt]) -> dict[Cell, Attempt]:
 def features(source: str) -> tuple[int, int, int]:
     """What kind of code a kernel is: functions that are compiled or launched, loops, and its size by doublings."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = syntax_tree(source)
+    except SyntaxError:
         return 0, 0, 0
     nodes = list(ast.walk(tree))
     launches = sum(isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) for node in nodes)

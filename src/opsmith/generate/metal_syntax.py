@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.errors import MissingDependency
 
 _ARGUMENTS = ("-x", "clcpp", "-cl-std=clc++2021", "-cl-no-stdinc", "-ferror-limit=0", "-Wno-everything")
@@ -131,7 +132,7 @@ def _in_metal(message: str) -> str:
 
 
 def _shaders(source: str) -> list[str]:
-    strings = [each.value for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Constant)]
+    strings = [each.value for each in ast.walk(syntax_tree(source)) if isinstance(each, ast.Constant)]
     found = [text for text in strings if isinstance(text, str) and re.search(r"\bkernel\s+void\b", text)]
     if not found:
         raise ValueError("no string of the file defines a kernel")

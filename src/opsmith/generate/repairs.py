@@ -11,6 +11,8 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 
+from opsmith.core.syntax_tree import syntax_tree
+
 #: Blanks that Python takes for no blank, and characters of no width.
 _BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u202f\u3000"), " ")
 _NO_WIDTH = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
@@ -33,7 +35,7 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 def problem(source: str) -> Exception | None:
     """Why ``source`` is no Python; None if it is."""
     try:
-        ast.parse(source)
+        syntax_tree(source)
     except UNREADABLE as exc:
         return exc
     return None
@@ -68,7 +70,7 @@ def completed(source: str, earlier: Iterable[str]) -> str:
     for block in earlier:
         if not missing:
             break
-        if problem(block) is None and missing & _bound(ast.parse(block)):
+        if problem(block) is None and missing & _bound(syntax_tree(block)):
             source = f"{block.rstrip()}\n\n{source}"
             missing = _missing(source)
     return source
@@ -98,7 +100,7 @@ def defined(statements: Iterable[ast.AST]) -> Iterator[str]:
 
 def _missing(source: str) -> set[str]:
     """Names that a module reads and nothing in it binds."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return read - _bound(tree) - set(dir(builtins))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import textwrap
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.generate.repairs import UNREADABLE, completed, defined, problem, repaired, without_tags
 
 #: Languages of blocks that may hold a kernel, as models name them; and of those that hold a reply of their own.
@@ -186,7 +186,7 @@ def _cut(lines: list[str]) -> Iterator[str]:
 
 def _defines(source: str, name: str) -> bool:
     try:
-        return name in source and name in defined(ast.parse(source).body)
+        return name in source and name in defined(syntax_tree(source).body)
     except UNREADABLE:
         return False
 

@@ -18,6 +18,7 @@ from opsmith.backends.resolve import resolve
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import op_name
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.core.task import Task
 from opsmith.errors import BadInput
 from opsmith.mutation.mutants import Mutant, sliced
@@ -85,7 +86,7 @@ def subjects_of(origin: str, ops: Collection[str] | None = None) -> list[Subject
 def _kernels_in(path: Path) -> list[Kernel]:
     """The kernels that a file defines; it is parsed once."""
     content = path.read_bytes()
-    names = [node.name for node in ast.parse(content).body if isinstance(node, ast.FunctionDef)]
+    names = [node.name for node in syntax_tree(content).body if isinstance(node, ast.FunctionDef)]
     dsl = guess_dsl(path)
     return [
         Kernel(
@@ -135,7 +136,7 @@ def _imports(root: Path, file: str) -> set[str]:
 
 @functools.lru_cache(maxsize=512)
 def _relative_imports(source: str) -> tuple[ast.ImportFrom, ...]:
-    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom) and node.level)
+    return tuple(node for node in ast.walk(syntax_tree(source)) if isinstance(node, ast.ImportFrom) and node.level)
 
 
 def _candidates(file: Path, node: ast.ImportFrom) -> Iterator[str]:

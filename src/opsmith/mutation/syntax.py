@@ -6,6 +6,8 @@ import ast
 import copy
 from collections.abc import Iterator, Sequence
 
+from opsmith.core.syntax_tree import syntax_tree
+
 #: Attribute of a node that holds the node above it.
 _PARENT = "opsmith_parent"
 #: Words in the name of a variable that holds a mask.
@@ -18,7 +20,7 @@ def parse(source: str) -> ast.Module:
     Raises:
         SyntaxError: it is no Python.
     """
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     for node in ast.walk(tree):
         for child in ast.iter_child_nodes(node):
             setattr(child, _PARENT, node)
@@ -98,7 +100,7 @@ def changed(node: ast.AST, **fields: object) -> ast.AST:
 
 def expression(text: str, **parts: ast.expr) -> ast.expr:
     """An expression written as text, with nodes for its names; a name may occur more than once."""
-    tree = ast.parse(text, mode="eval").body
+    tree = syntax_tree(text, mode="eval").body
 
     class _Fill(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from opsmith.core.kernel import Kernel
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.report.outcome import outcome
 from opsmith.report.results import Results
 
@@ -44,10 +45,10 @@ def _place(kernel: Kernel | None) -> str:
     path = Path(kernel.root) / file
     try:
         shown = path.resolve().relative_to(Path.cwd())
-        tree = ast.parse(path.read_bytes())
+        tree = syntax_tree(path.read_bytes())
     except SyntaxError as exc:
         return f"file={_property(str(shown))},line={exc.lineno or 1},"
-    except (OSError, ValueError, RecursionError, MemoryError):
+    except (OSError, ValueError):
         return ""
     named = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == function]
     return f"file={_property(str(shown))},line={named[0].lineno if named else 1},"

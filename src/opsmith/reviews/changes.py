@@ -7,6 +7,8 @@ import difflib
 
 import msgspec
 
+from opsmith.core.syntax_tree import syntax_tree
+
 #: Lines of a difference that are shown; a kernel that was written anew is read as a whole.
 MOST_DIFFERENCES = 200
 
@@ -34,8 +36,8 @@ def difference(before: str, after: str) -> str:
 def function_source(source: str, name: str) -> str:
     """The function or class of a file that holds many; all of the file where it is not defined there."""
     try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError):
+        body = syntax_tree(source).body
+    except SyntaxError:
         return source
     found = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name]
     return (ast.get_source_segment(source, found[-1]) or source) if found else source

@@ -18,6 +18,7 @@ import msgspec
 
 from opsmith.core.case import digest
 from opsmith.core.kernel import Kernel, Loader
+from opsmith.core.syntax_tree import syntax_tree
 
 #: With these a file can read, or run, another one that it does not import.
 _REACHES_FILES = frozenset(
@@ -43,7 +44,6 @@ _REACHES_FILES = frozenset(
         *("cpp_extension", "load_library", "fromfile", "memmap"),
     }
 )
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def reviewed_hash(kernel: Kernel) -> str | None:
@@ -132,8 +132,8 @@ def _uses(file: Path, path: str, content: str) -> _Uses | None:
         data = file.read_bytes()
         if digest(data) != content:
             return None
-        nodes = list(ast.walk(ast.parse(data)))
-    except (OSError, *_UNREADABLE):
+        nodes = list(ast.walk(syntax_tree(data)))
+    except (OSError, SyntaxError):
         return None
     words = {word for node in nodes for word in _words(node)}
     if any(word.partition(".")[0] in _REACHES_FILES for word in words):

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
 from typing import NamedTuple
 
+from opsmith.core.syntax_tree import syntax_tree
+
 #: Larger results of arithmetic in a file are left alone.
 _LARGEST = 1 << 48
 _INPUTS, _INIT, _MODEL = "get_inputs", "get_init_inputs", "Model"
@@ -57,7 +59,7 @@ class SizeConstants:
 
     def __init__(self, source: str, name: str) -> None:
         self._source, self._name = source, name
-        tree = ast.parse(source, name)
+        tree = syntax_tree(source, name)
         reads = dict(_reads(tree, symtable.symtable(source, name, "exec")))
         of_model = _reached(_MODEL, reads)
         of_inputs, of_init = (_reached(start, reads) - of_model for start in (_INPUTS, _INIT))
@@ -70,7 +72,7 @@ class SizeConstants:
 
     def code(self, values: Mapping[_Place, int]) -> CodeType:
         """The file with other numbers in the places that are named."""
-        tree = ast.parse(self._source, self._name)
+        tree = syntax_tree(self._source, self._name)
         _Replacement(values).visit(tree)
         return compile(tree, self._name, "exec")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from opsmith.core.case import digest
+from opsmith.core.syntax_tree import syntax_tree
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ class NotPaired(msgspec.Struct, frozen=True, kw_only=True):
 
 def ast_hash(source: str) -> str:
     """Equal for sources that differ in comments, layout and docstrings only."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
@@ -77,7 +78,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 def library_calls(source: str) -> tuple[str, ...]:
     """What the ``forward`` of a solution calls of PyTorch that computes, in alphabetical order."""
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
     model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ModelNew")
     forward = next(node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward")
     names = {ast.unparse(node.func) for node in ast.walk(forward) if isinstance(node, ast.Call)}

@@ -35,6 +35,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from opsmith.core.case import ComplexValue, NamedValue, SequenceValue, TensorValue, Value, tensor_values
 from opsmith.core.dtypes import TENSOR_DTYPES
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.generate.inductor import absent_gpu, numerics
 from opsmith.generate.inductor.numerics import SPECIAL_NUMBERS
 from opsmith.generate.inductor.rows import (
@@ -410,7 +411,7 @@ def triton_kernels(code: str, *, any_size: bool) -> dict[str, TritonKernel]:
     """
     kernels = {}
     with absent_gpu.gpu():
-        for node in ast.parse(code).body:
+        for node in syntax_tree(code).body:
             match node:
                 case ast.Assign(
                     value=ast.Call(func=ast.Attribute(attr="triton"), args=[ast.Constant(name), ast.Constant(text), *_])

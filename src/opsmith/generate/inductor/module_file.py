@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.generate.inductor.host_code import HostCode
 
 _IMPORTS = "import torch\nimport triton\nimport triton.language as tl"
@@ -54,7 +55,7 @@ def module_file(
         host: what the compiler wrote around its kernels, in these names.
         result: what is returned, with ``{0}``, ``{1}`` for the tensors that the host code returns.
     """
-    tree = ast.parse(problem)
+    tree = syntax_tree(problem)
     model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
     body = _forward_body(state, expected, host, result)
     _replace_forward(model, body)
@@ -79,12 +80,12 @@ def _forward_body(
     first = expected[0].name if expected else next(iter(state.values()))
     lines.append(f"device = {first}.device")
     *statements, last = host.statements
-    body = ast.parse("\n".join([*lines, *statements])).body
-    returned = ast.parse(last).body[0]
+    body = syntax_tree("\n".join([*lines, *statements])).body
+    returned = syntax_tree(last).body[0]
     assert isinstance(returned, ast.Return)
     assert isinstance(returned.value, ast.Tuple)
     values = [ast.unparse(value) for value in returned.value.elts]
-    return [*body, *ast.parse(f"return {result.format(*values)}").body]
+    return [*body, *syntax_tree(f"return {result.format(*values)}").body]
 
 
 def _attribute(name: str) -> str:

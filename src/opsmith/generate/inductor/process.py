@@ -15,6 +15,7 @@ import torch
 import triton
 
 from opsmith.aten.schemas import overload
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.generate.inductor.conditions import Unreadable
 from opsmith.generate.inductor.emission import Declined, Emission, emit, triton_kernels, vector_flags
 from opsmith.generate.inductor.host_code import HostCode, Unsupported, read_module
@@ -71,7 +72,7 @@ def _row(asked: Ask, *, numbers: bool) -> Row:
 
 def _with_absent(statement: str, places: Sequence[int]) -> str:
     """A ``return`` of a tuple with None in some places."""
-    returned = ast.parse(statement).body[0]
+    returned = syntax_tree(statement).body[0]
     assert isinstance(returned, ast.Return)
     assert isinstance(returned.value, ast.Tuple)
     for place in places:

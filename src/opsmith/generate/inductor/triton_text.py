@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.case import digest
+from opsmith.core.syntax_tree import syntax_tree
 
 #: Functions of the device's library that Triton has itself.
 _TRITONS_OWN = frozenset(
@@ -147,7 +148,7 @@ def portable(name: str, emitted: str, tuner: Any) -> TritonKernel:
     *combining, function = _functions(emitted)
     for text in combining:  # Of scans and sorts: each kernel has its own, under the same names.
         own = f"_combine_{digest(text.encode())[:8]}"
-        old = ast.parse(text).body[0].name  # type: ignore[attr-defined]
+        old = syntax_tree(text).body[0].name  # type: ignore[attr-defined]
         helpers[own] = _replaced(text.replace(f"def {old}(", f"def {own}("), helpers)
         function = re.sub(rf"\b{old}\b", own, function)
     numbers = tuple(sorted(set(_FLOAT_SYMBOL.findall(function))))
@@ -186,7 +187,7 @@ def _functions(emitted: str) -> list[str]:
     lines = emitted.splitlines()
     return [
         "\n".join(["@triton.jit", *lines[node.lineno - 1 : node.end_lineno]])
-        for node in ast.parse(emitted).body
+        for node in syntax_tree(emitted).body
         if isinstance(node, ast.FunctionDef)
     ]
 
@@ -194,10 +195,12 @@ def _functions(emitted: str) -> list[str]:
 def launch(kernel: TritonKernel, arguments: Sequence[ast.expr], numbers: Sequence[ast.expr] = ()) -> ast.expr:
     """The expression that launches a kernel."""
     given = dict(zip(kernel.parameters, arguments, strict=True))
-    grid = ", ".join(ast.unparse(_Substituted(given).visit(ast.parse(size, mode="eval").body)) for size in kernel.grid)
+    grid = ", ".join(
+        ast.unparse(_Substituted(given).visit(syntax_tree(size, mode="eval").body)) for size in kernel.grid
+    )
     texts = [*map(ast.unparse, (*arguments, *numbers)), *(f"{key}={value}" for key, value in kernel.meta.items())]
     comma = "," if len(kernel.grid) == 1 else ""
-    return ast.parse(f"{kernel.name}[({grid}{comma})]({', '.join(texts)})", mode="eval").body
+    return syntax_tree(f"{kernel.name}[({grid}{comma})]({', '.join(texts)})", mode="eval").body
 
 
 class _Substituted(ast.NodeTransformer):
@@ -241,7 +244,7 @@ def _torchs(name: str, helpers: dict[str, str]) -> str:
             return _function(signature, body)
     function = getattr(triton_helpers, name)
     text = textwrap.dedent(inspect.getsource(getattr(function, "fn", function))).strip()
-    for used in sorted({node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {name}):
+    for used in sorted({node.id for node in ast.walk(syntax_tree(text)) if isinstance(node, ast.Name)} - {name}):
         other = getattr(triton_helpers, used, None)
         if used in ("tl", "triton", "math", "libdevice") or other is None:
             continue

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from opsmith.core.syntax_tree import syntax_tree
+
 WARPS, STAGES = "num_warps", "num_stages"
 #: What Triton takes where a launch does not say.
 DEFAULTS = {WARPS: 4, STAGES: 3}
@@ -62,8 +64,8 @@ def knobs(source: str) -> list[Knob]:
         source: of the file.
     """
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = syntax_tree(source)
+    except SyntaxError:
         return []
     jitted = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_jitted(node)]
     if not jitted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.mutation.operators.operator import Family, operator
 from opsmith.mutation.syntax import called, changed, expression, function_of, is_device_code, operands
 
@@ -36,7 +37,7 @@ def _tensors(node: ast.AST) -> list[str]:
 
 def _first(node: ast.FunctionDef, text: str) -> ast.AST:
     """The function with a statement before its others."""
-    statement = ast.parse(text).body[0]
+    statement = syntax_tree(text).body[0]
     start = 1 if ast.get_docstring(node) is not None else 0
     return changed(node, body=[*node.body[:start], statement, *node.body[start:]])
 

@@ -134,7 +134,7 @@ class _Reading:
         for path, content in self._python:
             try:
                 parsed.append(Source(path, content))
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+            except (SyntaxError, RecursionError) as exc:
                 self.unreadable.append(_unreadable(path, f"{type(exc).__name__}: {exc}"))
         return parsed
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from opsmith.core.syntax_tree import syntax_tree
 from opsmith.evaluation.integrity.static.device_code import handed_over, is_device_decorator
 from opsmith.evaluation.integrity.static.scopes import Function, Resolved, Scope, constant_text, resolve
 
@@ -38,14 +39,15 @@ class Source:
         within: the nodes of each function that Python runs, but of no function inside it.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it does not parse.
+        SyntaxError: it does not parse.
+        RecursionError: it nests too deeply to be walked through.
     """
 
     def __init__(self, path: str, text: bytes) -> None:
         self.path = path
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Invalid escapes in a stranger's strings are not ours to report.
-            self.tree = ast.parse(text)
+            self.tree = syntax_tree(text)
         self.scopes: dict[ast.AST, Scope] = {}
         self.nodes: list[tuple[ast.AST, Scope]] = []
         self._read()
