@@ -2,8 +2,10 @@
 
     python -m benchmarks.chaos.service --database sqlite --seed 1 --seconds 600 -o FOLDER
     python -m benchmarks.chaos.service --database postgresql --rounds 20 -o FOLDER
+    python -m benchmarks.chaos.service --kernels 1000 -o FOLDER
 
-A round has one fault, drawn from the seed. In the end everything is mended and every acknowledged submission has to
+A round has one fault, drawn from the seed. With ``--kernels`` nothing is done to the servers, which
+are weighed until they have judged so many. In the end everything is mended and every acknowledged submission has to
 have one set of verdicts, honest kernels have to be accepted and no others, and the servers have to leave nothing:
 no temporary file, nothing in shared memory, no process. FOLDER gets ``record.jsonl``, to which each fault and each
 acknowledged submission is appended as it happens, ``record.json`` and ``run.json``. Exit status 1 if a promise was
@@ -55,6 +57,8 @@ HELD_S, BETWEEN_S = (1.0, 5.0), (1.0, 4.0)
 MOST_WAIT_S, ENDING_S = 900.0, 60.0
 #: Connections that are opened and left alone in one fault.
 HALF_OPEN, ABORTED = 300, 100
+#: Seconds between two looks at servers that nothing is done to.
+BETWEEN_LOOKS_S = 5.0
 #: MiB by which a server may grow over a thousand kernels, where it judged enough of them to tell.
 MOST_GROWTH_MIB, TELLING = 64.0, 200
 
@@ -130,8 +134,14 @@ class Chaos:
             self._journal.write(f"{line}\n")
             self._journal.flush()
 
-    def run(self, rounds: int | None, seconds: float | None) -> dict[str, Any]:
-        """Carry it out; returns what was found."""
+    def run(self, rounds: int | None, seconds: float | None, kernels: int | None = None) -> dict[str, Any]:
+        """Carry it out; returns what was found.
+
+        Args:
+            rounds: faults.
+            seconds: no further fault is begun after so long.
+            kernels: no fault is begun; it ends when so many are judged.
+        """
         self.tell("begun", seed=self._seed, faults=sorted(self.faults))
         for server in self._servers:
             server.start()
@@ -150,7 +160,10 @@ class Chaos:
         left = sorted(self.faults)
         self._draw.shuffle(left)  # Each of them before any comes again.
         with clients:
-            while time.monotonic() < ends and (rounds is None or done < rounds):
+            while kernels is not None and self._judged() < kernels:
+                time.sleep(BETWEEN_LOOKS_S)
+                self._look_after()
+            while kernels is None and time.monotonic() < ends and (rounds is None or done < rounds):
                 time.sleep(self._draw.uniform(*BETWEEN_S))
                 name = left.pop() if left else self._draw.choice(sorted(self.faults))
                 self.tell("fault", round=done, name=name)
@@ -398,6 +411,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, help="faults; any number without it")
     parser.add_argument("--seconds", type=float, help="no further fault is begun after so long")
+    parser.add_argument("--kernels", type=int, help="no faults, until so many are judged")
     parser.add_argument("--clients", type=int, default=30)
     parser.add_argument("-o", "--out", type=Path, required=True, help="a new folder for the record")
     asked = parser.parse_args(words)
@@ -407,10 +421,11 @@ def main(words: Sequence[str] | None = None) -> int:
         url = held.enter_context(postgres()) if asked.database == "postgresql" else None
         chaos = Chaos(place, url, asked.out, seed=asked.seed, clients=asked.clients)
         held.callback(chaos.close)
-        found = chaos.run(asked.rounds, asked.seconds or (None if asked.rounds else 600.0))
+        found = chaos.run(asked.rounds, asked.seconds or (None if asked.rounds else 600.0), asked.kernels)
     told = ["--database", asked.database, "--seed", asked.seed, "--clients", asked.clients]
     told += ["--rounds", asked.rounds] if asked.rounds else []
     told += ["--seconds", f"{asked.seconds:g}"] if asked.seconds else []
+    told += ["--kernels", asked.kernels] if asked.kernels else []
     return write_record(asked.out, "benchmarks.chaos.service", told, seed=asked.seed, found=found)
 
 
