@@ -14,6 +14,7 @@ hide from anything in that process, which is why workers are isolated in the fir
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import operator
 import signal
@@ -142,14 +143,14 @@ class Snapshot:
     """What the process looked like before a stranger's code came into it.
 
     It keeps every object that it compares with alive, and compares by identity: no method of a stranger's
-    object runs here. Taking it costs 25 ms, a comparison of its 16,000 names and 3,000 functions 1.5 ms.
+    object runs here. Taking it costs 25 ms, a comparison of its 23,000 names and 4,000 functions 2 ms.
     """
 
     def __init__(self) -> None:
         spaces = list(_namespaces())
         self._names = [_Names(spaces, dict), _Names(spaces, MappingProxyType)]
         functions = _functions(spaces)
-        self._parts = [_Parts(functions, part) for part in ("__code__", "__defaults__", "__kwdefaults__")]
+        self._parts = _Parts(functions)
         self._cells = _cells(functions)
         self._settings = _settings()
 
@@ -172,7 +173,7 @@ class Snapshot:
                 the generator alone.
         """
         found = [line for names in self._names for line in names.changes()]
-        found += [line for parts in self._parts for line in parts.changes()]
+        found += self._parts.changes()
         for label, cell, was in self._cells:
             if _contents(cell) is not was:
                 found.append(f"{label}: a function inside it was replaced by {_shown(_contents(cell))}")
@@ -223,20 +224,43 @@ class _Names:
 
 
 class _Parts:
-    """One part of every watched function: its code, its defaults or its keyword defaults."""
+    """The code and the defaults of every watched function, compared by the words that a function object holds.
 
-    def __init__(self, functions: Mapping[FunctionType, str], part: str) -> None:
-        self._part = part
+    To ask a function for them is an audit event. Whoever listens to those is called 12,000 times a comparison, which
+    took 9 of its 14 ms.
+    """
+
+    _NAMES = ("__code__", "__defaults__", "__kwdefaults__")
+
+    def __init__(self, functions: Mapping[FunctionType, str]) -> None:
         self._functions, self._labels = tuple(functions), tuple(functions.values())
-        self._read = operator.attrgetter(part)
-        self._values = tuple(map(self._read, self._functions))
+        self._values = [self._read(function) for function in self._functions]
+        size, offset = len(self._NAMES) * ctypes.sizeof(ctypes.c_void_p), _offset_of_code()
+        self._words = [(ctypes.c_char * size).from_address(id(function) + offset) for function in self._functions]
+        self._was = b"".join(self._words)
+
+    def _read(self, function: FunctionType) -> tuple[object, ...]:
+        return tuple([getattr(function, name) for name in self._NAMES])
 
     def changes(self) -> Iterator[str]:
-        if all(map(_is, map(self._read, self._functions), self._values)):
+        if b"".join(self._words) == self._was:
             return
-        for label, was, now in zip(self._labels, self._values, map(self._read, self._functions), strict=True):
-            if now is not was:
-                yield f"{label}: its {self._part} became {_shown(now)}"
+        for function, label, values in zip(self._functions, self._labels, self._values, strict=True):
+            for name, was, now in zip(self._NAMES, values, self._read(function), strict=True):
+                if now is not was:
+                    yield f"{label}: its {name} became {_shown(now)}"
+
+
+def _offset_of_code() -> int:
+    """Where in a function object the address of its code is; those of its defaults follow."""
+
+    def known(first: object = (), *, second: object = ()) -> None: ...
+
+    word = ctypes.sizeof(ctypes.c_void_p)
+    words = (ctypes.c_void_p * (sys.getsizeof(known) // word)).from_address(id(known))
+    place = list(words).index(id(known.__code__))
+    assert list(words[place : place + 3]) == [id(known.__code__), id(known.__defaults__), id(known.__kwdefaults__)]
+    return place * word
 
 
 # ---------------------------------------------------------------- what is watched
