@@ -42,7 +42,7 @@ def runs_on(record: Kernel, device_type: str) -> bool:
     """Whether a kernel's language runs there; of opsmith's own kernels, which are for ``cuda``, whether they do."""
     if device_type == "cpu" and record.dsl == "triton":
         return os.environ.get("TRITON_INTERPRET") == "1"
-    if is_shipped(record) and device_type not in ("cpu", "cuda"):
+    if device_type not in ("cpu", "cuda") and is_shipped(record):
         return False
     return record.dsl not in kind_of(device_type).foreign_dsls
 

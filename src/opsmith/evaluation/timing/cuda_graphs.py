@@ -73,7 +73,7 @@ def capture(calls: Sequence[Callable[[], Any]]) -> CapturedCalls | None:
         graph.instantiate()
     except RuntimeError:  # A call that synchronizes, or uses another stream.
         torch.cuda.synchronize()  # Raises if it is the device that is lost, not the capture.
-        _function("GetLastError")()  # Torch would take what is left there for an error of its next launch.
+        _call("GetLastError")  # Torch would take what is left there for an error of its next launch.
         end_failed_capture(pool)
         _kept_pool.cache_clear()  # Torch takes it for one that is still being captured to.
         return None
@@ -159,15 +159,18 @@ def _blocking_stream(device: int) -> torch.cuda.Stream:
 def _runtime() -> ctypes.CDLL:
     """The runtime of CUDA or HIP that torch has loaded."""
     maps = Path("/proc/self/maps").read_text().splitlines()
-    library, _ = kind_of("cuda").runtime
-    return ctypes.CDLL(next(line.split()[-1] for line in maps if library in line))
+    return ctypes.CDLL(next(line.split()[-1] for line in maps if kind_of("cuda").runtime[0] in line))
 
 
-def _function(name: str) -> Callable[..., int]:
+def _full_name(function: str) -> str:
     """``cudaStreamCreate`` of ``StreamCreate``, or ``hipStreamCreate``."""
-    _, prefix = kind_of("cuda").runtime
-    found: Callable[..., int] = getattr(_runtime(), f"{prefix}{name}")
-    return found
+    return f"{kind_of('cuda').runtime[1]}{function}"
+
+
+def _call(function: str, *args: Any) -> int:
+    """Call the runtime, by a function's name without what all begin with; returns its error, 0 for none."""
+    error: int = getattr(_runtime(), _full_name(function))(*args)
+    return error
 
 
 _COUNTED_NODES = frozenset({0, 1, 2})  # cudaGraphNodeTypeKernel, -Memcpy and -Memset.
@@ -193,10 +196,10 @@ def _check(function: str, *args: Any) -> None:
     Raises:
         RuntimeError: it returned an error, which torch would otherwise take for one of its next launch.
     """
-    error = _function(function)(*args)
+    error = _call(function, *args)
     if error:
-        _function("GetLastError")()
-        raise RuntimeError(f"{function} failed with error {error}")
+        _call("GetLastError")
+        raise RuntimeError(f"{_full_name(function)} failed with error {error}")
 
 
 class _PointerAttributes(ctypes.Structure):
