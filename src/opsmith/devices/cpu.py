@@ -35,10 +35,6 @@ class Cpu(DeviceKind):
         """What the operating system calls the processor."""
         return cpu_name()
 
-    def identity(self, device: torch.device) -> str:
-        """There is one."""
-        return str(device)
-
     def cache_bytes(self, device: torch.device) -> int:  # noqa: ARG002 - there is one
         """The last cache."""
         found: dict[int, int] = {}
@@ -59,7 +55,3 @@ class Cpu(DeviceKind):
         import torch
 
         return torch.empty(0, device=device)
-
-    def random_state(self, device: torch.device) -> torch.Tensor | None:  # noqa: ARG002 - as above
-        """Whoever asks has it."""
-        return None

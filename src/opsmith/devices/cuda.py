@@ -34,7 +34,7 @@ class Cuda(DeviceKind):
     runtime = ("libcudart", "cuda")
     flush_bytes = 160 << 20  # An H200 has 50 MB.
     foreign_dsls = frozenset()
-    failures = ("CUDA error", "CUDA driver error")
+    failures: tuple[str, ...] = ("CUDA error", "CUDA driver error")
 
     def visible(self) -> list[str]:
         """As ``CUDA_VISIBLE_DEVICES`` says, else as nvidia-smi lists them."""

@@ -140,7 +140,7 @@ class DeviceKind:
     def _current(self, device: torch.device) -> AbstractContextManager[Any]:
         """Within it the device is the current one."""
         module = self._module()
-        return module.device(device) if hasattr(module, "device") else nullcontext()  # type: ignore[no-any-return]
+        return module.device(device) if hasattr(module, "device") else nullcontext()
 
     def launch_nothing(self, device: torch.device) -> object:
         """Launch as little as can be launched."""
@@ -148,8 +148,8 @@ class DeviceKind:
 
         return torch.zeros(1, device=device)
 
-    def random_state(self, device: torch.device) -> torch.Tensor | None:
-        """The state of its default generator; None if the CPU's is all there is."""
+    def random_state(self, device: torch.device) -> torch.Tensor:
+        """The state of its default generator."""
         state: torch.Tensor = self._module().get_rng_state(device)
         return state
 

@@ -515,7 +515,7 @@ def test_a_timed_call_empties_the_cache_and_counts_its_memory(intel: None, monke
     blocks._flushed_memory.cache_clear()
     asked: list[int] = []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
-    sets = TimedInputs(record_call("relu.default", (torch.ones(3),), {}), torch.device("cpu"), 1)
+    sets = TimedInputs(record_call("relu.default", [torch.ones(3)], {}), torch.device("cpu"), 1)
     real = torch.empty
 
     def noting(size: int, **_: Any) -> torch.Tensor:

@@ -44,7 +44,7 @@ def _answer(host: LaneHost, slot: int, connection: Connection) -> None:
 
 
 def _say_that_it_waits(seconds: float) -> None:
-    variables = (kind_of(name).visible_variable for name in names())
+    variables = (kind_of(name).visible_variable or "" for name in names())
     device = next((os.environ[each] for each in variables if each in os.environ), "the CPU")
     sys.stderr.write(f"opsmith: other runs time on {device} or fill its memory; waiting ({seconds:.0f} s so far)\n")
 
