@@ -64,7 +64,7 @@ class Cuda(DeviceKind):
         self._module()._sleep(0)
         return None
 
-    def is_lost(self, error: BaseException) -> bool:
+    def is_lost(self, error: BaseException, message: str) -> bool:  # noqa: ARG002 - its type tells
         """As torch says."""
         import torch
 

@@ -153,8 +153,8 @@ class DeviceKind:
         state: torch.Tensor = self._module().get_rng_state(device)
         return state
 
-    def is_lost(self, error: BaseException) -> bool:
-        """Whether an error leaves no usable context."""
+    def is_lost(self, error: BaseException, message: str) -> bool:
+        """Whether an error, which says that, leaves no usable context."""
         import torch
 
-        return isinstance(error, torch.AcceleratorError) or any(failure in str(error) for failure in self.failures)
+        return isinstance(error, torch.AcceleratorError) or any(failure in message for failure in self.failures)

@@ -46,6 +46,7 @@ from opsmith.runner.machine.gpus import first_device
 from opsmith.runner.processes.children import _plain_environment, _scrubbed_environment
 from opsmith.runner.protocol.out_of_memory import is_oom
 from opsmith.runner.referee.server import Referee
+from opsmith.runner.worker.execution import raised
 from opsmith.tasks.problem import record_call
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
@@ -454,8 +455,9 @@ def test_every_kind_says_that_it_has_no_memory_left(message: str) -> None:
     ],
 )
 def test_a_lost_context_is_known_by_its_kinds_words(device: str, message: str, tmp_path: Path, *, lost: bool) -> None:
-    """The referee ends then, and another one takes its place."""
-    assert lost is kind_of(device).is_lost(RuntimeError(message))
+    """The referee ends then, and another one takes its place; of a worker the judge is told."""
+    assert ("device" if lost else "error") == raised(RuntimeError(message), device).kind
+    assert lost is kind_of(device).is_lost(RuntimeError(message), message)
     referee = Referee(device, tmp_path, 0, Selection())
 
     def fail(_request: object) -> Any:
@@ -469,7 +471,7 @@ def test_a_lost_context_is_known_by_its_kinds_words(device: str, message: str, t
 
 def test_torchs_own_error_means_a_lost_context_everywhere() -> None:
     """Whatever it says."""
-    assert all(kind_of(name).is_lost(torch.AcceleratorError("x")) for name in ("cpu", "cuda", "mps", "xpu"))
+    assert all(kind_of(name).is_lost(torch.AcceleratorError("x"), "x") for name in ("cpu", "cuda", "mps", "xpu"))
 
 
 # ---------------------------------------------------------------- the clock

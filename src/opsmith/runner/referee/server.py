@@ -203,7 +203,7 @@ class Referee:
         try:
             return self._handlers[type(request)](request)
         except Exception as exc:  # noqa: BLE001 - eager and OpInfo raise anything
-            self.device_lost = kind_of(self._device_name).is_lost(exc)
+            self.device_lost = kind_of(self._device_name).is_lost(exc, str(exc))
             message, trace = f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc))
             return RefereeError(shortened(message), shortened(trace), ends=self.device_lost)
 
