@@ -14,6 +14,8 @@ from opsmith.devices.cuda import Rocm
 from opsmith.dispatch.choice.trial import _on_device
 from opsmith.dispatch.install import _readiness
 from opsmith.dispatch.kernel_set import runs_on
+from opsmith.dispatch.selection import choose
+from opsmith.errors import BadInput
 from opsmith.evaluation.integrity.supervision import Supervision
 
 
@@ -45,6 +47,12 @@ def test_cudas_own_languages_do_not_run_on_rocm(rocm: Rocm) -> None:
 def test_shipped_kernels_are_for_cuda() -> None:
     """They decline other tensors, each time."""
     assert ["cuda"] == [name for name in ("cuda", "mps", "xpu") if runs_on(_kernel("triton", SHIPPED_KERNELS), name)]
+
+
+def test_whoever_enables_shipped_kernels_elsewhere_is_told() -> None:
+    """In one line."""
+    with pytest.raises(BadInput, match="opsmith's own kernels are for cuda, not for xpu; give a backend with kernels"):
+        choose("opsmith", ops="relu", exclude=(), device="xpu", which=None)
 
 
 @pytest.mark.parametrize(("device", "key"), [("xpu", "XPU"), ("mps", "MPS"), ("cuda", "CUDA")])
