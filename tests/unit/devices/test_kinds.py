@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from opsmith import devices
+from opsmith.cli.doctor import _described, _problems
 from opsmith.cli.selection import parse_device
 from opsmith.core.run import Options
 from opsmith.devices import cuda, kind_of
@@ -37,8 +38,9 @@ def test_a_kind_is_registered_by_its_device_type(name: str, made: type, *, teste
     assert name in devices.names()
 
 
-def test_rocm_is_what_cuda_means_to_a_torch_that_was_built_for_it(rocm: Rocm) -> None:
+def test_rocm_is_what_cuda_means_to_a_torch_that_was_built_for_it(rocm: Rocm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch keeps the device type; nothing of NVIDIA's driver serves it, and it is untested."""
+    monkeypatch.setattr("opsmith.runner.machine.environment._first_line", lambda *_: "81559, 81559")
     assert ("cuda", False, False) == (rocm.type, rocm.nvidia_driver, rocm.tested)
     assert ("cuda", True, True) == (Cuda.type, Cuda.nvidia_driver, Cuda.tested)
     assert device_memory("cuda", None) is None
@@ -153,6 +155,15 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert kind_of("xpu").missing() is None
     assert kind_of("cpu").missing() is None
     assert (Mps().missing() is None) is (sys.platform == "darwin")
+
+
+def test_the_doctor_says_what_is_missing_and_what_is_untested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for each kind, and a problem for the device that was asked for."""
+    monkeypatch.setattr(xpu_module, "DRI", tmp_path)
+    assert ["cpu: CPU", "xpu: Intel GPU (untested)"] == [_described(kind_of(name)) for name in ("cpu", "xpu")]
+    assert "device xpu: no Intel GPU on this machine (/dev/dri has no renderD file); use --device cpu" in _problems(
+        "xpu", "3.6.0"
+    )
 
 
 @pytest.mark.parametrize(
