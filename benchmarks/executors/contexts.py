@@ -33,10 +33,11 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
+from opsmith.devices import kind_of
 from opsmith.runner.child.contexts import make_waiting_context
 from opsmith.runner.child.versions import versions
 from opsmith.runner.machine.environment import describe_environment
-from opsmith.runner.machine.gpus import VISIBLE, files_of_others, hide, known_devices, visible_devices
+from opsmith.runner.machine.gpus import files_of_others, hide, known_devices
 from opsmith.runner.processes.children import QUEUES, QUEUES_VARIABLE
 
 
@@ -63,7 +64,7 @@ class Maker(NamedTuple):
         """Milliseconds until the driver is ready, and from there until the context is."""
         os.environ[QUEUES_VARIABLE] = self.queues
         if self.uuid is not None:
-            os.environ[VISIBLE] = self.uuid
+            os.environ |= kind_of("cuda").showing(self.uuid)
         if self.hidden:
             hide(self.hidden)
         start = time.perf_counter()
@@ -162,7 +163,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each combination")
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
-    uuids: list[str | None] = [*visible_devices()] if arguments.device == "cuda" else [None]
+    uuids: list[str | None] = [*kind_of("cuda").visible()] if arguments.device == "cuda" else [None]
     known = known_devices() if arguments.device == "cuda" else {}
     rows = []
     for queues, sees in product(arguments.queues.split(","), ("all", "own") if len(known) > 1 else ("all",)):

@@ -218,6 +218,9 @@ def check_options(options: Options) -> None:
         raise UnknownName("suite", options.suite, plugins.names(plugins.SUITES))
     if traits_of(options.suite).tasks is TaskKind.MODEL:
         raise BadInput(f"suite {options.suite} is not answered by kernels; only `opsmith run` and `opsmith ops` ask it")
+    device_type = options.device.partition(":")[0]
+    if traits_of(options.suite).tasks.on_ranks and device_type not in ("cpu", "cuda"):
+        raise BadInput(f"suite {options.suite} is not available on {device_type}: ranks need CUDA devices or the CPU")
     if options.baseline == "cudagraphs" and not options.device.startswith("cuda"):
         raise BadInput(
             f"--baseline cudagraphs needs a CUDA device, not {options.device}; eager and compile run anywhere"

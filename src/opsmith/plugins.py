@@ -22,6 +22,9 @@ BACKENDS = "opsmith.backends"
 SUITES = "opsmith.suites"
 #: What suites say of themselves to the judge, which imports it: each value is an ``opsmith.suites.traits.SuiteTraits``.
 SUITE_TRAITS = "opsmith.suite_traits"
+#: Kinds of devices, by torch's device type: each value makes one when called without arguments. See
+#: docs/how-to/add-a-device.md.
+DEVICES = "opsmith.devices"
 #: Executors: each value makes one when called with what follows the colon in ``NAME:ARGUMENT``, and with ``--devices``.
 EXECUTORS = "opsmith.executors"
 #: Kernels of installed packages: ``module:attribute``, imported in workers only.

@@ -78,6 +78,9 @@ def write_unfinished(path: Path) -> RunDirectory:
         (("--backend", "aten", "--suite", "opinfoo"), "did you mean opinfo?"),
         (("--backend", "aten", "--dtype", "bf17"), "no dtype named 'bf17'; did you mean bf16"),
         (("--backend", "aten", "--device", "my gpu"), "'my gpu' is not a torch device string"),
+        (("--backend", "aten", "--device", "tpu"), "no device named 'tpu'; did you mean"),
+        (("--backend", "aten", "--device", "meta"), "no device named 'meta'; there is: cpu, cuda, mps, xpu"),
+        (("--backend", "aten", "--device", "mps"), "device mps cannot be used: judging needs Linux"),
         (("--backend", "not a module:thing"), "is not of the form package.module:attribute"),
         (("--backend", "aten", "--resume"), "--resume needs the run's directory"),
     ],
@@ -95,8 +98,7 @@ def test_a_name_that_does_not_exist_is_told_at_once(
     [
         (("--backend", "aten", "--ops", "relu.defualt"), "did you mean relu.default"),
         (("--backend", "aten", "--dtype", "i64"), "has no case for dtype i64"),
-        (("--backend", "aten", "--device", "tpu"), "device tpu cannot be used"),
-        (("--backend", "aten", "--device", "meta"), "device meta cannot be used"),
+        (("--backend", "aten", "--device", "cuda:99"), "device cuda:99 cannot be used"),
         (("--backend", "aten", "--case", "relu"), "'relu' is not a case address"),
         (("--backend", "aten", "--case", "smoke:relu:f32:sample:99:0"), "copy the address from verdicts.jsonl"),
         (("--backend", "no.such.module:thing"), "No module named 'no'"),
@@ -105,7 +107,7 @@ def test_a_name_that_does_not_exist_is_told_at_once(
 def test_a_name_that_only_torch_knows_leaves_no_run_directory(
     complaint: Complaint, arguments: tuple[str, ...], says: str
 ) -> None:
-    """Ops, devices and cases are looked up in the processes that hold torch, before the run begins."""
+    """Ops, numbers of devices and cases are looked up in the processes that hold torch, before the run begins."""
     assert says in complaint("run", "--suite", "smoke", "--device", "cpu", *arguments, "-o", "run")
 
 

@@ -41,5 +41,5 @@ def test_without_a_gpu_nothing_is_timed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", COMMAND, "tune", "--ops", "mm"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (2, "") == (done.returncode, done.stdout)
-    assert "there is no GPU to measure on" in done.stderr.splitlines()[-1]
+    assert "there is no NVIDIA GPU to measure on" in done.stderr.splitlines()[-1]
     assert [] == list(tmp_path.iterdir())

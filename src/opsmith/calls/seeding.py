@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from opsmith.devices import kind_of
+
 
 def seed_of(seed: int, execution: int, repeats: int) -> int:
     """What the generators are seeded with before one of ``repeats`` executions of a call; the last begins as the first.
@@ -17,7 +19,9 @@ def random_state(device: torch.device) -> tuple[torch.Tensor, ...]:
     """The states of the default generators of the CPU and of ``device``; a call that draws changes them."""
     if device.type == "cuda":
         return torch.get_rng_state(), torch.cuda.get_rng_state(device)
-    return (torch.get_rng_state(),)
+    if device.type == "cpu":
+        return (torch.get_rng_state(),)
+    return torch.get_rng_state(), kind_of(device.type).random_state(device)
 
 
 def seed_generators(seed: int, device: torch.device) -> None:

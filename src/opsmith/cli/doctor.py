@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -14,6 +13,7 @@ from opsmith import plugins
 from opsmith.cli import selection
 from opsmith.cli.document import Json, print_json
 from opsmith.core.cache import cache_folder
+from opsmith.devices import DeviceKind, kind_of, names
 from opsmith.runner.machine.environment import describe_environment
 from opsmith.runner.processes.starting import start_processes
 
@@ -44,6 +44,7 @@ def doctor(
         "environment": msgspec.to_builtins(environment),
         "backends": [*plugins.names(plugins.BACKENDS), *plugins.names(plugins.KERNELS)],
         "suites": plugins.names(plugins.SUITES),
+        "devices": [_described(kind_of(name)) for name in names()],
         "sandbox": list(processes.sandbox),
         "sandbox_missing": processes.sandbox_missing,
         "cache": str(cache_folder()),
@@ -56,14 +57,19 @@ def doctor(
     return 1 if problems else 0
 
 
+def _described(kind: DeviceKind) -> str:
+    return f"{kind.type}: {kind.label}{'' if kind.tested else ' (untested)'}"
+
+
 def _problems(device: str, triton: str) -> list[str]:
     problems = []
     if not triton:
         problems.append("triton is not installed: Triton kernels cannot be judged; run: pip install triton")
     if shutil.which(os.environ.get("CXX", "g++")) is None:
         problems.append("no C++ compiler: C++ kernels and Inductor cannot be judged; install g++ or set CXX")
-    if device.startswith("cuda") and not Path("/proc/driver/nvidia/version").exists():
-        problems.append(f"device {device}: no NVIDIA driver on this machine; use --device cpu")
+    missing = kind_of(device).missing()
+    if missing is not None:
+        problems.append(f"device {device}: {missing}; use --device cpu")
     return problems
 
 

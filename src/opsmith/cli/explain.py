@@ -16,6 +16,7 @@ from opsmith.cli.document import Json, print_json
 from opsmith.cli.progress import StageProgress
 from opsmith.cli.trace import parse_float_dtype, parse_setting
 from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.devices import kind_of, names
 from opsmith.errors import BadInput, OpsmithError
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ def _explain(
     from opsmith.traces.subject import Sizes
 
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput("--device cuda: there is no GPU that torch can use here; leave it out or give cpu")
+    if chosen.type != "cpu" and chosen.type in names() and not kind_of(chosen.type).count():
+        raise BadInput(f"--device {device}: there is no GPU that torch can use here; leave it out or give cpu")
     read_options(None, settings["options"])
     dtype = getattr(torch, TORCH_NAMES[settings["dtype"]])
     try:

@@ -26,6 +26,7 @@ from opsmith.cli.run import Baseline, Jobs, Json, Policy, Seed, Timing, Toleranc
 from opsmith.core.counts import counted
 from opsmith.core.run import Options, Summary, new_seed, write_atomically
 from opsmith.core.seeds import derive_seed
+from opsmith.devices import kind_of
 from opsmith.errors import BadInput
 from opsmith.generate.advisor.counsel import advisor_named, parse_advisor
 from opsmith.generate.advisor.figures import seen_by_advisor
@@ -183,7 +184,7 @@ def generate(
             agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits),
             judging,
             out,
-            dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+            dsl=parse_dsl(dsl or kind_of(on).default_dsl),
             jobs=jobs or default_jobs(judging),
             most_judging_s=most_judging_s,
             resume=resume,
@@ -194,7 +195,7 @@ def generate(
         models=full_names(provider, model or ()),
         strategy=strategy,
         attempts=attempts,
-        dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+        dsl=parse_dsl(dsl or kind_of(on).default_dsl),
         contexts=selected(context),
         references=None if references is None else str(references),
         references_hash=None if references is None else references_hash(references),

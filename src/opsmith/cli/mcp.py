@@ -14,6 +14,7 @@ from opsmith.cli import selection
 from opsmith.cli.preflight import op_patterns
 from opsmith.cli.run import Baseline, Jobs, Policy, Timing, Tolerance
 from opsmith.core.run import Options
+from opsmith.devices import kind_of
 from opsmith.errors import MissingDependency
 from opsmith.generate.prompt import parse_dsl
 from opsmith.runner.machine.cores import default_jobs
@@ -75,7 +76,7 @@ def mcp(
     bench = Workbench(
         options,
         out,
-        dsl=parse_dsl(dsl or ("cpp" if on.startswith("cpu") else "triton")),
+        dsl=parse_dsl(dsl or kind_of(on).default_dsl),
         jobs=jobs or default_jobs(options),
         most_judging_s=most_judging_s,
     )

@@ -17,6 +17,7 @@ from opsmith.cli.document import Json
 from opsmith.cli.progress import StageProgress
 from opsmith.core.dtypes import parse_dtypes
 from opsmith.core.op import matches
+from opsmith.devices import kind_of
 from opsmith.errors import BadInput
 from opsmith.prewarm.tasks import Task, Warmed
 from opsmith.prewarm.warming import shipped_entries, warm
@@ -53,8 +54,8 @@ def prewarm(
     interrupted goes on where it was. Exit status: 0 all compiled, 1 a call could not be compiled, 2 wrong usage.
     """
     tasks = chosen_tasks(ops, dtype)
-    if not arch and selection.parse_device("") == "cpu":
-        raise BadInput("there is no GPU to compile for; name one with --arch, such as --arch 90 for an H200")
+    if not arch and not kind_of(selection.parse_device("")).nvidia_driver:
+        raise BadInput("there is no NVIDIA GPU to compile for; name one with --arch, such as --arch 90 for an H200")
     done: list[Warmed] = []
     with StageProgress() as progress:
         progress.stage("compiling", len(tasks))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
+import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,6 +26,7 @@ from opsmith.core.problems import (
     task_pattern,
 )
 from opsmith.core.run import Selection
+from opsmith.devices import DeviceKind, kind_of, names
 from opsmith.errors import BadInput, UnknownName
 from opsmith.formats.readers import problems_from
 from opsmith.suites.traits import Reads, traits_of
@@ -56,7 +59,12 @@ Dtype = Annotated[
     ),
 ]
 Device = Annotated[
-    str, typer.Option(help="Torch device string.", show_default="cuda where there is an NVIDIA GPU, else cpu")
+    str,
+    typer.Option(
+        help="Torch device string: cpu, cuda or cuda:1 (NVIDIA's; AMD's, untested, where torch is built for ROCm), xpu "
+        "(Intel's, untested), or a plug-in's.",
+        show_default="cuda where there is such a GPU, else cpu",
+    ),
 ]
 Dataset = Annotated[
     str | None,
@@ -305,13 +313,32 @@ def chosen_problems(name: str | None, patterns: str) -> dict[str, Path]:
 
 
 def parse_device(text: str) -> str:
-    """The device asked for, or the machine's default when ``text`` is empty.
+    """The device asked for, or the machine's default when ``text`` is empty; of an untested kind stderr says so.
 
     Raises:
-        BadInput: ``text`` is no torch device string.
+        BadInput: ``text`` is no torch device string, or its kind is not judged on.
+        UnknownName: there is no such kind of device.
     """
     if not text:
-        return "cuda" if Path("/proc/driver/nvidia/version").exists() else "cpu"
+        text = "cuda" if kind_of("cuda").missing() is None else "cpu"
     if not DEVICE.fullmatch(text):
         raise BadInput(f"{text!r} is not a torch device string; write cpu, cuda or cuda:1")
+    kind = kind_of(text)
+    if kind.type == "rocm":
+        raise BadInput("torch calls the devices of ROCm cuda; write --device cuda")
+    if kind.type not in names():
+        raise UnknownName("device", kind.type, names())
+    if not kind.has_judge:
+        raise BadInput(f"device {text} cannot be used: judging needs Linux, where there is no {kind.label}")
+    if not kind.tested:
+        _say_untested(kind)
     return text
+
+
+@functools.cache
+def _say_untested(kind: DeviceKind) -> None:
+    """Once in a process."""
+    sys.stderr.write(
+        f"opsmith: device {kind.type} ({kind.label}) is untested: opsmith has never run on one, so check what it says "
+        "against another device; docs/reference/devices.md lists what it lacks\n"
+    )

@@ -17,6 +17,7 @@ from opsmith.cli import selection
 from opsmith.cli.document import Json
 from opsmith.cli.prewarm import chosen_tasks
 from opsmith.cli.progress import StageProgress
+from opsmith.devices import kind_of
 from opsmith.errors import BadInput
 from opsmith.tune.measuring import compile_all, find_works, gpu, time_all
 from opsmith.tune.works import Table, Tuned, TunedWork, own_table
@@ -58,8 +59,8 @@ def tune(
     could not be measured, 2 wrong usage.
     """
     tasks = chosen_tasks(ops, dtype)
-    if selection.parse_device("") == "cpu":
-        raise BadInput("there is no GPU to measure on; kernels choose their tiles by rule where nothing was measured")
+    if not kind_of(selection.parse_device("")).nvidia_driver:
+        raise BadInput("there is no NVIDIA GPU to measure on; kernels choose tiles by rule where nothing was measured")
     jobs = jobs or len(os.sched_getaffinity(0))
     device, environment = gpu()
     file = out or own_table(device)

@@ -18,6 +18,7 @@ from opsmith.aten import numbers
 from opsmith.aten.schemas import overload
 from opsmith.core.judging import refuse_while_judging
 from opsmith.core.kernel import is_shipped
+from opsmith.devices import kind_of
 from opsmith.dispatch import deferred
 from opsmith.dispatch.activity import Active, ServedClass, ServedOp
 from opsmith.dispatch.choice.background import background_compiler
@@ -70,7 +71,7 @@ def _decide_by_class(choice: KernelSet) -> None:
 def _readiness(serving: Serving, *, wait: bool) -> Callable[[str, Sequence[Any], Mapping[str, Any]], bool]:
     """Whether a call need not wait for a compiler; only shipped kernels of Triton's are compiled elsewhere."""
     record = serving.record
-    if wait or serving.device_type != "cuda" or record.dsl != "triton" or not is_shipped(record):
+    if wait or not kind_of(serving.device_type).nvidia_driver or record.dsl != "triton" or not is_shipped(record):
         return lambda _key, _args, _kwargs: True
     taken = {argument.name for argument in overload(record.derived_from or serving.schema.name)._schema.arguments}
 

@@ -11,15 +11,11 @@ from typing import NamedTuple
 import torch
 
 from opsmith.aten.schemas import overload
-from opsmith.core.kernel import Kernel
+from opsmith.core.kernel import Kernel, is_shipped
 from opsmith.core.op import OpSchema
+from opsmith.devices import kind_of
 from opsmith.dispatch.choice.choosing import Choose
 from opsmith.dispatch.serving import Serving
-
-#: Languages whose kernels run on an accelerator only.
-ACCELERATOR_DSLS = {
-    *("cuda", "cupy", "cutedsl", "cutile", "gluon", "helion", "numba", "pallas", "tilelang", "triton"),
-}
 
 _log = logging.getLogger("opsmith")
 
@@ -43,10 +39,12 @@ class KernelSet(NamedTuple):
 
 
 def runs_on(record: Kernel, device_type: str) -> bool:
-    """Whether a kernel's language runs there."""
-    if device_type != "cpu" or record.dsl not in ACCELERATOR_DSLS:
-        return True
-    return record.dsl == "triton" and os.environ.get("TRITON_INTERPRET") == "1"
+    """Whether a kernel's language runs there; of opsmith's own kernels, which are for ``cuda``, whether they do."""
+    if device_type == "cpu" and record.dsl == "triton":
+        return os.environ.get("TRITON_INTERPRET") == "1"
+    if device_type not in ("cpu", "cuda") and is_shipped(record):
+        return False
+    return record.dsl not in kind_of(device_type).foreign_dsls
 
 
 def answers(schema: OpSchema, device_type: str) -> bool:

@@ -13,7 +13,7 @@ from opsmith.backends.attribute import AttributeBackend, NeedsDiscovery
 from opsmith.backends.directory import KernelDirectory
 from opsmith.backends.file import KernelFile
 from opsmith.backends.resolve import resolve
-from opsmith.core.kernel import Kernel
+from opsmith.core.kernel import Kernel, is_shipped
 from opsmith.core.op import OpSchema, matches
 from opsmith.core.task import Task
 from opsmith.dispatch.choice.choosing import choose_from
@@ -149,6 +149,9 @@ def _nothing_to_install(
     if not_approved:
         op, why = next(iter(not_approved.items()))
         return f"{kernels!r} has no approved kernel; that of {op} is {why}: see `opsmith review {kernels}`"
+    others = [kind for kind in device_types if kind not in ("cpu", "cuda")]
+    if others and any(is_shipped(record) for _, record in offered):
+        return f"opsmith's own kernels are for cuda, not for {others[0]}; give a backend with kernels of your own"
     if any(record.dsl == "triton" and not runs_on(record, "cpu") for _, record in offered) and "cpu" in device_types:
         return f"the Triton kernels of {kernels!r} run on {where} only with TRITON_INTERPRET=1 in the environment"
     if offered:

@@ -16,8 +16,8 @@ from opsmith.core import package
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.package import Package, PackagedOp
+from opsmith.devices.kind import ACCELERATOR_DSLS
 from opsmith.dispatch.exclusions import REASONS, why_excluded
-from opsmith.dispatch.kernel_set import ACCELERATOR_DSLS
 from opsmith.dispatch.selection import offered
 from opsmith.errors import BadInput
 from opsmith.packaging import judged

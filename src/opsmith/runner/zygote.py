@@ -35,6 +35,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.judging import JUDGING_VARIABLE
+from opsmith.devices import kind_of
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.protocol.fork_messages import MAX_PACKET_BYTES, Exited, Fork, Forked, NotForked, Ready
 from opsmith.runner.sandbox.kernel_calls import adopt_orphans, die_with_parent, set_readable
@@ -94,7 +95,8 @@ def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_
     from opsmith.runner.child.interpreted_bfloat16 import mend_bfloat16
     from opsmith.runner.child.triton_start import DriverModule, make_interpreter_quick, make_keys_quick
 
-    driver_module = DriverModule(scratch / "driver") if device.startswith("cuda") else None
+    kind = kind_of(device)
+    driver_module = DriverModule(scratch / "driver") if kind.nvidia_driver else None
 
     import torch
     import torch._dynamo  # Dispatch modes and torch.manual_seed import it when they are first used: 1.2 s.
@@ -103,7 +105,8 @@ def _import_everything(device: str, scratch: Path, *, with_compiler: bool, with_
     import opsmith.runner.worker.server  # noqa: F401
     from opsmith.runner.child.versions import versions
 
-    if with_opinfo and device.partition(":")[0] == "cpu":
+    kind.register()
+    if with_opinfo and kind.survives_fork:
         # With a GPU OpInfo's import asks the CUDA runtime for the device's capability, after which no
         # forked child may use CUDA: there each referee that enumerates imports it for itself.
         import torch.testing._internal.common_methods_invocations

@@ -15,6 +15,7 @@ import torch
 
 from opsmith.core.cache import cache_folder
 from opsmith.core.case import digest
+from opsmith.devices import kind_of
 
 #: A way is taken instead of another if it takes at most this part of the time: less is within what a trial varies.
 WORTH_IT = 0.95
@@ -162,5 +163,5 @@ _opened = functools.cache(TrialBook)
 
 def book_of(purpose: str, device: torch.device) -> TrialBook:
     """What trials for a purpose found on a device; its file is named for the device and for torch's version."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    name = device.type if device.type == "cpu" else kind_of(device.type).name(device)
     return _opened(cache_folder() / purpose / f"{digest(f'{name} torch {torch.__version__}'.encode())}.jsonl")

@@ -19,8 +19,16 @@ from opsmith.core.columns import EAGER, Column
 from opsmith.core.run import ColumnResult, Options, TimedCase
 from opsmith.core.timing import Timing, Undecided
 from opsmith.core.verdict import Status, Verdict
+from opsmith.devices import kind_of
 from opsmith.errors import BadInput
-from opsmith.evaluation.timing.statistics import Precision, estimate, least_block_us, precisions_of, timing_of
+from opsmith.evaluation.timing.statistics import (
+    Precision,
+    estimate,
+    least_block_us,
+    precisions_of,
+    quantities_on,
+    timing_of,
+)
 from opsmith.runner.clock.timed_pairs import KEY_BITS, Block, PairedBlocks, TooShort
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.gpus import first_device
@@ -95,9 +103,9 @@ class ModelJudge:
     def __init__(self, options: Options, *, limits: ModelLimits, waiting: Waiting | None = None) -> None:
         self._options, self._limits = options, limits
         self._order = random.Random()  # noqa: S311 - the order of blocks, no secret
-        self._visible = first_device(options.device)
+        self._seen = kind_of(options.device).showing(first_device(options.device))
         try:
-            with self._scratch() as scratch, process(scratch / "log", self._visible) as opening:
+            with self._scratch() as scratch, process(scratch / "log", self._seen) as opening:
                 self.opened = opening.ask(Open(options.device, options.suite), Opened, timeout_s=limits.start_s)
         except Unanswered as exc:
             raise BadInput(f"device {options.device} cannot be used: {exc}") from exc
@@ -119,7 +127,7 @@ class ModelJudge:
             caches: a folder in which every column has one for what compilers keep, empty when the run begins: what
                 they find out about the machine they find out once, and no column finds what another has compiled.
         """
-        with self._scratch() as scratch, process(scratch / "referee.log", self._visible) as referee:
+        with self._scratch() as scratch, process(scratch / "referee.log", self._seen) as referee:
             record = scratch / "record"
             try:
                 with self._lock.shared():
@@ -145,7 +153,7 @@ class ModelJudge:
         own.mkdir(exist_ok=True)
         with (
             tempfile.TemporaryDirectory(dir=scratch) as folder,
-            process(Path(folder) / "log", self._visible) as candidate,
+            process(Path(folder) / "log", self._seen) as candidate,
         ):
             load = LoadColumn(prepared.case, column, str(prepared.record), str(own))
             return self._judged(prepared, column, candidate, load, Path(folder) / "answer", noise)
@@ -214,7 +222,7 @@ class ModelJudge:
         problems: list[str] = []
         peak_bytes = values = None
         options = self._options
-        quantities = "KE" if options.device.startswith("cuda") else "E"
+        quantities = quantities_on(options.device)
         precisions = precisions_of(options.timing, quantities, pairs=options.timing_pairs, whole_models=True)
         try:
             with self._lock.exclusive():

@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from opsmith.core.verdict import Status
-from opsmith.runner.machine.gpus import VISIBLE
 from opsmith.whole_models.messages import Failed, Reply, Request
 
 #: What the parent of the processes imports.
@@ -47,15 +46,15 @@ class Process:
 
     Args:
         log: the file that takes what it prints.
-        visible: the devices that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; None for those of this process.
+        seen: what its environment has besides: which device it sees.
     """
 
-    def __init__(self, log: Path, visible: str | None) -> None:
+    def __init__(self, log: Path, seen: Mapping[str, str]) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._log = log
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, str(log), visible), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, str(log), dict(seen)), daemon=True)
         with _no_autoload():  # The first process starts the one that forks them all.
             self._process.start()
         theirs.close()
@@ -101,9 +100,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(log: Path, visible: str | None) -> Iterator[Process]:
+def process(log: Path, seen: Mapping[str, str]) -> Iterator[Process]:
     """A process for the length of a ``with`` statement."""
-    started = Process(log, visible)
+    started = Process(log, seen)
     try:
         yield started
     finally:
@@ -123,12 +122,11 @@ def _no_autoload() -> Iterator[None]:
             os.environ[_AUTOLOAD] = before
 
 
-def _serve(connection: Connection, log: str, visible: str | None) -> None:
+def _serve(connection: Connection, log: str, seen: dict[str, str]) -> None:
     """Answer requests until the judge is gone; all that models and compilers print goes to the log."""
     from opsmith.whole_models.serving import Server
 
-    if visible is not None:
-        os.environ[VISIBLE] = visible  # The driver has not been asked yet.
+    os.environ |= seen  # The driver has not been asked yet.
     os.setpgrp()  # What compilers start ends with it.
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for printed in (1, 2):

@@ -119,7 +119,7 @@ def test_an_entry_over_which_a_process_dies_is_asked_once_more(
     monkeypatch.setattr(RefereeLink, "ask", ask)
     monkeypatch.setattr(RefereeLink, "close", close)
     monkeypatch.setattr(WorkerLink, "prepare", lambda _: None)
-    options = Options(suite="traces", backend="aten", device="cpu", dtypes=("f32",))
+    options = Options(suite="traces", backend="aten", device="cuda", dtypes=("f32",))
     processes: Any = SimpleNamespace(scratch=tmp_path, worker_limit=0, visible=None)
     lane = DeviceLane(processes, LaneWork(options=options, seed=1, jobs=1))
     lane._admission.lock = cast("DeviceLock", SimpleNamespace(shared=nullcontext))

@@ -40,7 +40,6 @@ from opsmith.runner.executors.messages import (
 from opsmith.runner.executors.ray import Node, Place, Ray, check_that_somebody_listens, joined, place_lanes
 from opsmith.runner.judge.verdicts import make_verdict
 from opsmith.runner.machine.cores import share_of_cores
-from opsmith.runner.machine.gpus import VISIBLE
 from opsmith.runner.protocol.call_files import SentCalls, Spool, packed
 from opsmith.runner.protocol.lane import LaneWork
 from opsmith.runner.protocol.referee_messages import Enumerated
@@ -64,7 +63,7 @@ def test_devices_are_those_that_the_process_may_use(
     asked: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers count what CUDA_VISIBLE_DEVICES lets through, as torch's do."""
-    monkeypatch.setenv(VISIBLE, "3,GPU-a,7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-a,7")
     assert expected == chosen_devices(asked, "cuda")
 
 
@@ -83,14 +82,15 @@ def test_the_cpu_is_shared_by_as_many_judges_as_asked(asked: str, judges: int) -
         ("cuda:1,cuda:1", "cuda", "name each device once"),
         ("2", "cuda:1", "--device cuda:1 names one device and --devices others; write --device cuda --devices"),
         ("cuda:0", "cpu", "write how many judges are to share the CPU, as a number"),
-        ("2", "xpu", "only cuda devices and the CPU are judged on together, not xpu"),
+        ("2", "xpu", "nothing lists the xpu devices; do so yourself, as in ZE_AFFINITY_MASK=0,1"),
+        ("2", "mps", "no variable shows a process one mps device of several; leave it out"),
     ],
 )
 def test_devices_that_are_not_there_are_refused(
     asked: str, device: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line says what there is."""
-    monkeypatch.setenv(VISIBLE, "0,1,2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     with pytest.raises(BadInput, match=message):
         chosen_devices(asked, device)
 

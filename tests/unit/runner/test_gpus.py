@@ -109,17 +109,17 @@ def test_a_lane_gets_one_device_but_for_ranks(
 def test_whole_models_are_judged_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """As kernels are."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-0")
-    seen: list[str | None] = []
+    asked: list[dict[str, str]] = []
 
-    def refused(_log: Path, visible: str | None) -> Any:
-        seen.append(visible)
+    def refused(_log: Path, seen: dict[str, str]) -> Any:
+        asked.append(seen)
         raise Unanswered(Status.CRASHED, "no device here")
 
     monkeypatch.setattr(judging, "process", refused)
     options = Options(suite="models", backend="inductor", device="cuda", dtypes=("f32",))
     with pytest.raises(BadInput, match="no device here"):
         ModelJudge(options, limits=ModelLimits())
-    assert ["GPU-1"] == seen
+    assert [{"CUDA_VISIBLE_DEVICES": "GPU-1"}] == asked
 
 
 @pytest.mark.skipif(not landlock.limits_files(), reason="needs Landlock")

@@ -25,7 +25,7 @@ ADVICE = (
 @pytest.mark.parametrize("variable", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
 def test_other_processes_are_not_told(variable: str) -> None:
     """What was tried, what there is, what is free and what the process has say what to do; 130 strangers do not."""
-    told = raised(torch.OutOfMemoryError(SAID.format(others=OTHERS) + ADVICE.format(variable=variable)))
+    told = raised(torch.OutOfMemoryError(SAID.format(others=OTHERS) + ADVICE.format(variable=variable)), "cuda")
     expected = f"OutOfMemoryError: {SAID.format(others='')}"
     assert ("memory", expected) == (told.kind, told.message)
     assert expected == end_of(told.traceback)[-1].removeprefix("torch.")

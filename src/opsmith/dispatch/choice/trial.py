@@ -45,8 +45,8 @@ def try_out(
         around: what is held, by the way, while ``op`` is called, so that PyTorch's own kernel or ours is reached as
             programs reach it; nothing else of a trial may be answered by kernels.
     """
-    on_cuda = any(tensor.is_cuda for tensor in tensors_in((*args, *kwargs.values())))
-    if on_cuda and torch.cuda.is_current_stream_capturing():
+    tensors = tensors_in((*args, *kwargs.values()))
+    if any(tensor.is_cuda for tensor in tensors) and torch.cuda.is_current_stream_capturing():
         return None
     with _alone_with_the_call():
         try:
@@ -57,12 +57,16 @@ def try_out(
         return hold_trial(
             text,
             dict.fromkeys((EAGER, KERNEL), lambda: op(*own_args, **own_kwargs)),
-            synchronise=torch.cuda.synchronize if on_cuda else lambda: None,
+            synchronise=torch.accelerator.synchronize if any(map(_on_device, tensors)) else lambda: None,
             same_strides=False,
             alone=book.alone,
             rounds=ROUNDS,
             around=around,
         )
+
+
+def _on_device(tensor: Tensor) -> bool:
+    return tensor.device.type not in ("cpu", "meta")
 
 
 @contextlib.contextmanager

@@ -98,7 +98,7 @@ class Supervision:
         self._tell = tell
         self._told: set[str] = set()
         self._device = device.type
-        self._devices = ("CPU",) if device.type == "cpu" else ("CPU", device.type.upper())
+        self._devices = ("CPU",) if device.type == "cpu" else ("CPU", torch._C._dispatch_key_for_device(device.type))
         self._launches, fetches, self._lookups, self._bindings, self._trusted, snapshot = premises()
         fetches.tell = self._fetched
         self._lookups.tell, self._lookups.before = self._looked_up, self._bindings.look

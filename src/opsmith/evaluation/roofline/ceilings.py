@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import torch
 
-from opsmith.core.environment import cpu_name
 from opsmith.core.run import write_atomically
 from opsmith.core.timing import Ceilings
+from opsmith.devices import kind_of
 
-#: Bytes of each of the two buffers of a copy, by device type: far more than any cache holds.
+#: Bytes of each of the two buffers of a copy, on the CPU and on devices: far more than any cache holds.
 COPIED_BYTES = {"cuda": 1 << 30, "cpu": 256 << 20}
-#: By device type and dtype the side of the square matrices whose product is timed.
+#: On the CPU and on devices, by dtype the side of the square matrices whose product is timed.
 SIDES = {
     "cuda": {"bf16": 8192, "f16": 8192, "f32": 4096, "f64": 4096},
     "cpu": {"f32": 1024, "bf16": 1024, "f64": 1024},
@@ -26,11 +26,7 @@ SIDES = {
 #: Seconds that each quantity is repeated for, at the least once; the best repetition counts.
 COPY_S = 0.4
 PRODUCT_S = 0.3
-#: The last cache of a CPU that does not tell.
-UNKNOWN_CACHE_BYTES = 32 << 20
-
 _DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def cached_ceilings(device: torch.device, folder: Path) -> Ceilings:
@@ -60,12 +56,12 @@ def measure_ceilings(device: torch.device) -> Ceilings:
     """
     with torch.no_grad(), _full_precision():
         copy_gbps = _copy_gbps(device)
-        rates = {dtype: _matmul_tflops(device, dtype, side) for dtype, side in SIDES[device.type].items()}
+        rates = {dtype: _matmul_tflops(device, dtype, side) for dtype, side in SIDES[_place(device)].items()}
     return Ceilings(
         device=device_name(device),
         copy_gbps=copy_gbps,
         matmul_tflops={dtype: rate for dtype, rate in rates.items() if rate is not None},
-        l2_bytes=_last_cache_bytes(device),
+        l2_bytes=kind_of(device.type).cache_bytes(device),
         measured_utc=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         torch=str(torch.__version__),
     )
@@ -73,16 +69,17 @@ def measure_ceilings(device: torch.device) -> Ceilings:
 
 def device_name(device: torch.device) -> str:
     """The name of a device as torch or the operating system gives it."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return cpu_name()
+    return kind_of(device.type).name(device)
+
+
+def _place(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else "cuda"
 
 
 def _copy_gbps(device: torch.device) -> float:
-    size = COPIED_BYTES[device.type]
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        size = min(size, free // 4)
+    size = COPIED_BYTES[_place(device)]
+    if device.type != "cpu":
+        size = min(size, kind_of(device.type).free_bytes(device) // 4)
     source = torch.zeros(size // 4, dtype=torch.int32, device=device)
     target = torch.zeros_like(source)
     # The driver's copy is not the fastest everywhere, so a kernel that reads and writes as much competes.
@@ -100,7 +97,7 @@ def _matmul_tflops(device: torch.device, dtype: str, side: int) -> float | None:
         left, right = (torch.randn(side, side, device=device).to(_DTYPES[dtype]) for _ in range(2))
         result = torch.empty_like(left)
         best_us = _best_us(lambda: torch.mm(left, right, out=result), device, PRODUCT_S)
-    except RuntimeError:
+    except (RuntimeError, TypeError):  # MPS has no float64, and says so by a TypeError.
         return None
     return 2 * side**3 / best_us / 1e6
 
@@ -116,17 +113,7 @@ def _best_us(run: Callable[[], object], device: torch.device, budget_s: float) -
 
 
 def _elapsed_us(run: Callable[[], object], device: torch.device) -> float:
-    if device.type == "cpu":
-        before = time.perf_counter()
-        run()
-        return (time.perf_counter() - before) * 1e6
-    with torch.cuda.device(device):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        run()
-        end.record()
-        end.synchronize()
-    return float(start.elapsed_time(end)) * 1e3
+    return kind_of(device.type).elapsed_ms(run, device) * 1e3
 
 
 @contextlib.contextmanager
@@ -138,14 +125,3 @@ def _full_precision() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _last_cache_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).L2_cache_size)
-    found: dict[int, int] = {}
-    with contextlib.suppress(OSError, ValueError):
-        for index in _CACHES.glob("index*"):
-            level, size = ((index / name).read_text().strip() for name in ("level", "size"))
-            found[int(level)] = int(size.removesuffix("K")) << 10
-    return found[max(found)] if found else UNKNOWN_CACHE_BYTES

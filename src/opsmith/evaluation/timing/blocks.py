@@ -23,13 +23,10 @@ import torch
 
 from opsmith.calls.live import LiveCall
 from opsmith.calls.observer import Observed, Observer
+from opsmith.devices import kind_of
 from opsmith.evaluation.timing.cuda_graphs import QUEUED_GATE_CYCLES, CapturedCalls, Gate, capture, memory_kind
 from opsmith.evaluation.timing.inputs import TimedInputs
 from opsmith.evaluation.timing.result_memory import ResultMemory
-
-#: Written before each block, so that neither inputs nor results are in the device's cache: more than
-#: three times an H200's 50 MB.
-FLUSH_BYTES = 160 << 20
 
 #: glibc's names for what mallopt sets, and the largest threshold that it takes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -71,13 +68,13 @@ class TimedCall:
         self._captured: tuple[tuple[int, int], CapturedCalls | None] | None = None
         # Queueing calls takes many times as long as launching a graph of them.
         self._graph_gate, self._queue_gate = Gate(), Gate(QUEUED_GATE_CYCLES)
-        on_cuda = device.type == "cuda"
+        kind = kind_of(device.type)
         _keep_freed_memory()
-        self._flushed = _flushed_memory(device) if on_cuda and not warm else None
+        self._flushed = _flushed_memory(device) if kind.flush_bytes and not warm else None
         start = time.perf_counter()
         self._call_once()
         self.first_call_s = time.perf_counter() - start
-        self.peak_bytes = self._peak_bytes() if on_cuda else None
+        self.peak_bytes = self._peak_bytes() if kind.counts_memory else None
 
     @torch.no_grad()
     def _call_once(self) -> None:
@@ -98,7 +95,7 @@ class TimedCall:
     def _peak_bytes(self) -> int:
         self._call_once()  # At its second call a kernel is recorded for a launch plan, which takes memory of its own.
         before = _allocated_bytes(self._device)["current"]
-        torch.cuda.reset_peak_memory_stats(self._device)
+        torch.get_device_module(self._device).reset_peak_memory_stats(self._device)
         self._call_once()
         return _allocated_bytes(self._device)["peak"] - before
 
@@ -227,14 +224,15 @@ def _allocated_bytes(device: torch.device) -> dict[str, int]:
 
     To ask torch for one of them by name takes longer than many calls: it flattens all of its figures first.
     """
-    allocated: dict[str, int] = torch.cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]
+    stats = torch.get_device_module(device).memory_stats_as_nested_dict(device)
+    allocated: dict[str, int] = stats["allocated_bytes"]["all"]
     return allocated
 
 
 @cache
 def _flushed_memory(device: torch.device) -> torch.Tensor:
-    """What all timed calls of this process write to, before their blocks."""
-    return torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
+    """What all timed calls of this process write to, before their blocks: nothing is in the device's cache then."""
+    return torch.empty(kind_of(device.type).flush_bytes, dtype=torch.uint8, device=device)
 
 
 def _keep_freed_memory() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from opsmith.core.timing import GraphCosts
+from opsmith.devices import kind_of
 
 #: Calls of an empty kernel in the larger graph that measures a node, and replays of each.
 EMPTY_NODES = 256
@@ -72,7 +73,7 @@ def capture(calls: Sequence[Callable[[], Any]]) -> CapturedCalls | None:
         graph.instantiate()
     except RuntimeError:  # A call that synchronizes, or uses another stream.
         torch.cuda.synchronize()  # Raises if it is the device that is lost, not the capture.
-        _runtime().cudaGetLastError()  # Torch would take what is left there for an error of its next launch.
+        _call("GetLastError")  # Torch would take what is left there for an error of its next launch.
         end_failed_capture(pool)
         _kept_pool.cache_clear()  # Torch takes it for one that is still being captured to.
         return None
@@ -150,15 +151,26 @@ def end_failed_capture(pool: Any) -> None:
 @cache
 def _blocking_stream(device: int) -> torch.cuda.Stream:
     handle = ctypes.c_void_p()
-    _check("cudaStreamCreate", ctypes.byref(handle))
+    _check("StreamCreate", ctypes.byref(handle))
     return torch.cuda.ExternalStream(handle.value, device=device)
 
 
 @cache
 def _runtime() -> ctypes.CDLL:
-    """The CUDA runtime that torch has loaded."""
+    """The runtime of CUDA or HIP that torch has loaded."""
     maps = Path("/proc/self/maps").read_text().splitlines()
-    return ctypes.CDLL(next(line.split()[-1] for line in maps if "libcudart" in line))
+    return ctypes.CDLL(next(line.split()[-1] for line in maps if kind_of("cuda").runtime[0] in line))
+
+
+def _full_name(function: str) -> str:
+    """``cudaStreamCreate`` of ``StreamCreate``, or ``hipStreamCreate``."""
+    return f"{kind_of('cuda').runtime[1]}{function}"
+
+
+def _call(function: str, *args: Any) -> int:
+    """Call the runtime, by a function's name without what all begin with; returns its error, 0 for none."""
+    error: int = getattr(_runtime(), _full_name(function))(*args)
+    return error
 
 
 _COUNTED_NODES = frozenset({0, 1, 2})  # cudaGraphNodeTypeKernel, -Memcpy and -Memset.
@@ -166,28 +178,28 @@ _COUNTED_NODES = frozenset({0, 1, 2})  # cudaGraphNodeTypeKernel, -Memcpy and -M
 
 def _count_nodes(graph: torch.cuda.CUDAGraph) -> int:
     handle, count = ctypes.c_void_p(graph.raw_cuda_graph()), ctypes.c_size_t()
-    _check("cudaGraphGetNodes", handle, None, ctypes.byref(count))
+    _check("GraphGetNodes", handle, None, ctypes.byref(count))
     if not count.value:
         return 0  # A view, for example. Asking an empty graph for its nodes is an error.
     nodes = (ctypes.c_void_p * count.value)()
-    _check("cudaGraphGetNodes", handle, nodes, ctypes.byref(count))
+    _check("GraphGetNodes", handle, nodes, ctypes.byref(count))
     kind, counted = ctypes.c_int(), 0
     for node in nodes:
-        _check("cudaGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+        _check("GraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
         counted += kind.value in _COUNTED_NODES
     return counted
 
 
 def _check(function: str, *args: Any) -> None:
-    """Call the CUDA runtime.
+    """Call the runtime, by a function's name without what all begin with.
 
     Raises:
         RuntimeError: it returned an error, which torch would otherwise take for one of its next launch.
     """
-    error = getattr(_runtime(), function)(*args)
+    error = _call(function, *args)
     if error:
-        _runtime().cudaGetLastError()
-        raise RuntimeError(f"{function} failed with error {error}")
+        _call("GetLastError")
+        raise RuntimeError(f"{_full_name(function)} failed with error {error}")
 
 
 class _PointerAttributes(ctypes.Structure):
@@ -209,7 +221,7 @@ _FOREIGN_KINDS = {0: "memory that CUDA does not know", 1: "memory of the host", 
 def memory_kind(address: int) -> str | None:
     """What memory a result on a device lies in; None where it is the device's own."""
     attributes = _PointerAttributes()
-    _check("cudaPointerGetAttributes", ctypes.byref(attributes), ctypes.c_void_p(address))
+    _check("PointerGetAttributes", ctypes.byref(attributes), ctypes.c_void_p(address))
     return _FOREIGN_KINDS.get(attributes.type)
 
 

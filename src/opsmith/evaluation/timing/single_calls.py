@@ -7,10 +7,12 @@ is what the public dataset's figures are. A comparison of two kernels is :mod:`.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
+
+from opsmith.devices import kind_of
 
 #: Calls that are timed, unless the first of them took longer than ``LONG_MS``.
 TIMES = 5
@@ -36,10 +38,7 @@ def runtime_ms(run: Callable[[], object], device: torch.device) -> float:
 
 def launch_ms(device: torch.device) -> float:
     """The median time of launching nothing: an empty kernel, or on the CPU a call that makes no element."""
-
-    def nothing() -> object:
-        return torch.cuda._sleep(0) if device.type == "cuda" else torch.empty(0, device=device)
-
+    nothing = partial(kind_of(device.type).launch_nothing, device)
     for _ in range(EMPTY_TIMES):
         nothing()
     return statistics.median([elapsed for elapsed, _ in zip(_timed(nothing, device), range(EMPTY_TIMES), strict=False)])
@@ -47,15 +46,6 @@ def launch_ms(device: torch.device) -> float:
 
 def _timed(run: Callable[[], object], device: torch.device) -> Iterator[float]:
     """Times of call after call in milliseconds."""
+    kind = kind_of(device.type)
     while True:
-        if device.type == "cuda":
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            run()
-            end.record()
-            end.synchronize()
-            yield start.elapsed_time(end)
-        else:
-            before = time.perf_counter()
-            run()
-            yield (time.perf_counter() - before) * 1e3
+        yield kind.elapsed_ms(run, device)

@@ -20,6 +20,7 @@ import msgspec
 
 from opsmith.core.run import Options
 from opsmith.core.timing import Label, Timing, Undecided
+from opsmith.devices import kind_of
 
 #: Coverage of the interval on a speedup.
 CONFIDENCE = 0.99
@@ -140,8 +141,8 @@ PRECISIONS_MODEL = {
 
 
 def quantities_on(device: str) -> str:
-    """What is measured on a device: the host's time, and but for a CPU that of kernels."""
-    return "E" if device.startswith("cpu") else "KE"
+    """What is measured on a device: the host's time, and where the device can be held up that of kernels."""
+    return "KE" if kind_of(device).times_kernels else "E"
 
 
 def precisions_of(

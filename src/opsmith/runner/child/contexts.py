@@ -6,6 +6,7 @@ import ctypes
 
 import torch
 
+from opsmith.devices import kind_of
 from opsmith.runner.protocol.referee_messages import DeviceOpened
 
 _CU_LIMIT_STACK_SIZE = 0
@@ -16,29 +17,29 @@ _DEFAULT_STACK_BYTES = 1024
 
 def open_device(name: str) -> DeviceOpened:
     """Make the context of a device, by torch's string for it, and tell which device it is."""
+    kind = kind_of(name)
     try:
+        kind.register()
         torch.zeros(1, device=name).item()  # The meta device holds no values.
     except Exception as exc:  # noqa: BLE001 - every device type fails in its own way
         return DeviceOpened(name, str(exc).strip().splitlines()[0][:300], name)
-    if not name.startswith("cuda"):
+    if name.startswith("cpu"):
         return DeviceOpened(name, None, name)
-    properties = torch.cuda.get_device_properties(name)
-    return DeviceOpened(
-        torch.cuda.get_device_name(name), None, f"GPU-{properties.uuid}", count=torch.cuda.device_count()
-    )
+    device = torch.device(name)
+    return DeviceOpened(kind.name(device), None, kind.identity(device), count=kind.count())
 
 
 def make_waiting_context(device: torch.device) -> None:
     """Make the device's context, with little memory for as long as it waits for a kernel."""
     if device.type != "cpu":
         torch.zeros(1, device=device)
-    if device.type == "cuda":
+    if kind_of(device.type).nvidia_driver:
         _limit_stack(_SMALL_STACK_BYTES)
 
 
 def end_waiting(device: torch.device) -> None:
     """Give a stranger's kernels the stack that they would find anywhere else."""
-    if device.type == "cuda":
+    if kind_of(device.type).nvidia_driver:
         _limit_stack(_DEFAULT_STACK_BYTES)
 
 

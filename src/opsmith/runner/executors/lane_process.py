@@ -9,6 +9,7 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 
+from opsmith.devices import kind_of, names
 from opsmith.runner.executors.lane_host import LaneHost
 from opsmith.runner.executors.messages import decode_request, encode
 from opsmith.runner.sandbox.kernel_calls import die_with_parent
@@ -43,7 +44,8 @@ def _answer(host: LaneHost, slot: int, connection: Connection) -> None:
 
 
 def _say_that_it_waits(seconds: float) -> None:
-    device = os.environ.get("CUDA_VISIBLE_DEVICES", "the CPU")
+    variables = (kind_of(name).visible_variable or "" for name in names())
+    device = next((os.environ[each] for each in variables if each in os.environ), "the CPU")
     sys.stderr.write(f"opsmith: other runs time on {device} or fill its memory; waiting ({seconds:.0f} s so far)\n")
 
 

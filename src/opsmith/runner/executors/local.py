@@ -11,13 +11,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import msgspec
 
+from opsmith.devices import kind_of
 from opsmith.errors import BadInput
 from opsmith.runner.executors.messages import (
     Done,
@@ -31,7 +32,6 @@ from opsmith.runner.executors.messages import (
 from opsmith.runner.executors.remote_lane import RemoteLane
 from opsmith.runner.judge.device_lane import open_here
 from opsmith.runner.machine.cores import default_jobs
-from opsmith.runner.machine.gpus import VISIBLE, visible_devices
 from opsmith.runner.protocol.call_files import SentCalls
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import Lane, LaneLost, LaneWork, Waiting
@@ -63,12 +63,14 @@ class Local:
                 yield [lane]
             return
         devices = chosen_devices(self._devices, work.options.device)
+        kind = kind_of(work.options.device)
         jobs = work.jobs or default_jobs(work.options, len(devices))
         with contextlib.ExitStack() as opened:
             opened.enter_context(unreadable())
             folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="opsmith-cases-"))
             calls = opened.enter_context(contextlib.closing(SentCalls(Path(folder))))
-            wires = [opened.enter_context(contextlib.closing(ProcessWire(device, jobs))) for device in devices]
+            seen = [kind.showing(device) for device in devices]
+            wires = [opened.enter_context(contextlib.closing(ProcessWire(one, jobs))) for one in seen]
             opened.callback(_end_together, wires)
             lanes = [RemoteLane(wire, calls) for wire in wires]
             ours = msgspec.structs.replace(work, jobs=jobs, withheld=(*work.withheld, folder))
@@ -84,11 +86,11 @@ class ProcessWire:
     """A lane's process on this machine, with a connection for each of its slots.
 
     Args:
-        device: which device it sees, as ``CUDA_VISIBLE_DEVICES`` names it; None leaves things as they are.
+        seen: what its environment has besides: which device it sees.
         slots: ops judged at a time.
     """
 
-    def __init__(self, device: str | None, slots: int) -> None:
+    def __init__(self, seen: Mapping[str, str], slots: int) -> None:
         pairs = [Pipe() for _ in range(slots)]
         self._ours = [ours for ours, _ in pairs]
         theirs = [end for _, end in pairs]
@@ -98,7 +100,7 @@ class ProcessWire:
                 *(str(end.fileno()) for end in theirs),
             ],
             pass_fds=[end.fileno() for end in theirs],
-            env=os.environ | ({} if device is None else {VISIBLE: device}),
+            env={**os.environ, **seen},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at a terminal is the run's to handle.
         )
@@ -148,7 +150,7 @@ def _end_together(wires: Sequence[ProcessWire]) -> None:
 
 
 def chosen_devices(asked: str, device: str) -> list[str | None]:
-    """The devices that ``--devices`` means, as ``CUDA_VISIBLE_DEVICES`` names them; None for a share of the CPU.
+    """The devices that ``--devices`` means, as the variable of their kind names them; None for a share of the CPU.
 
     Args:
         asked: ``all``, a number, or names separated by commas.
@@ -163,9 +165,11 @@ def chosen_devices(asked: str, device: str) -> list[str | None]:
     names = [name.strip() for name in asked.split(",")]
     if kind == "cpu":
         return [None] * _cpu_lanes(names, asked)
-    if kind != "cuda":
-        raise BadInput(f"--devices {asked}: only cuda devices and the CPU are judged on together, not {kind}")
-    there = visible_devices()
+    variable, there = kind_of(kind).visible_variable, kind_of(kind).visible()
+    if variable is None:
+        raise BadInput(f"--devices {asked}: no variable shows a process one {kind} device of several; leave it out")
+    if kind != "cuda" and not there:
+        raise BadInput(f"--devices {asked}: nothing lists the {kind} devices; do so yourself, as in {variable}=0,1")
     if asked == "all" or asked.isdecimal():
         wanted = len(there) if asked == "all" else int(asked)
         if not 0 < wanted <= len(there):

@@ -23,6 +23,7 @@ from opsmith.core.run import TimedCase
 from opsmith.core.storage import check_room, is_about_storage, storage_problem, wait_for_room
 from opsmith.core.timing import Clock
 from opsmith.core.verdict import Verdict
+from opsmith.devices import kind_of
 from opsmith.errors import BadInput, NoDeviceMemory, ProcessLost, RefereeFailed
 from opsmith.runner.judge.admission import Admission
 from opsmith.runner.judge.lane_timing import LaneTimer
@@ -40,7 +41,7 @@ from opsmith.runner.machine.cores import default_jobs, machine_id
 from opsmith.runner.machine.device_lock import DeviceLock, default_folder
 from opsmith.runner.machine.device_room import SHARE, DeviceRoom, needed_bytes
 from opsmith.runner.machine.environment import describe_environment, device_memory, workers_that_fit
-from opsmith.runner.machine.gpus import OWN_DEVICES, VISIBLE, can_do_without, files_of_others, first_device
+from opsmith.runner.machine.gpus import OWN_DEVICES, can_do_without, files_of_others, first_device
 from opsmith.runner.processes.bare_link import MOST_ON_DEVICE, BareLink
 from opsmith.runner.processes.candidate import Candidate
 from opsmith.runner.processes.children import Processes
@@ -63,8 +64,6 @@ STOCKING_INTERVAL_S = 0.02
 MAX_WORKERS_AHEAD = 10
 #: Before an entry is asked again whose inputs found no memory, and again.
 SAMPLING_PAUSES_S = (0.5, 1.0, 2.0)
-#: In what eager raises when it was the device context that failed, and not the call.
-DEVICE_FAILURES = ("CUDA error", "CUDA driver error")
 
 
 class DeviceLane:
@@ -84,7 +83,8 @@ class DeviceLane:
         self._waiting = waiting
         self.spool = Spool(spool_folder)
         options = work.options
-        others = files_of_others(processes.visible) if options.device.startswith("cuda") else frozenset()
+        self._kind = kind_of(options.device)
+        others = files_of_others(processes.visible) if self._kind.nvidia_driver else frozenset()
         self._hidden = others if can_do_without(others) else frozenset()
         builds = build_folder()
         slots = work.jobs or default_jobs(options)
@@ -294,7 +294,7 @@ class DeviceLane:
             crashed = isinstance(death, RefereeDied) and not isinstance(death, RefereeHung)
             return Enumerated((), {}, (), {where: reason}), crashed
         assert isinstance(found, Enumerated)
-        return found, any(failure in why for failure in DEVICE_FAILURES for why in found.skipped.values())
+        return found, any(failure in why for failure in self._kind.failures for why in found.skipped.values())
 
     def judge(self, slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         chosen = self._slots[slot]
@@ -444,13 +444,13 @@ def worker_limit(work: LaneWork, slots: int, visible: str | None) -> int:
         slots: of the lane.
         visible: the devices that workers see, as ``CUDA_VISIBLE_DEVICES`` names them.
     """
-    return max(slots, workers_that_fit(visible, work.share[1]))
+    return max(slots, workers_that_fit(work.options.device, visible, work.share[1]))
 
 
 @contextlib.contextmanager
 def _in_room(work: LaneWork, visible: str | None, waiting: Waiting | None) -> Iterator[None]:
     """Within it the device has room for the lane's processes, beside those of all other judges."""
-    device = device_memory(work.options.device, os.environ.get(VISIBLE) if visible is None else visible)
+    device = device_memory(work.options.device, os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible)
     if device is None:
         yield
         return

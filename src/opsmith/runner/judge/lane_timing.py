@@ -11,6 +11,7 @@ from opsmith.core.cache import cache_folder
 from opsmith.core.kernel import Loader
 from opsmith.core.run import TimedCase
 from opsmith.core.timing import Clock
+from opsmith.devices import kind_of
 from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.case_timing import CaseTimer
 from opsmith.runner.clock.clock_setup import set_up_clock
@@ -110,7 +111,7 @@ class LaneTimer:
 
     @cached_property
     def _watch(self) -> ThrottleWatch | None:
-        watch = ThrottleWatch.open(self._identity) if self._work.options.device.startswith("cuda") else None
+        watch = ThrottleWatch.open(self._identity) if kind_of(self._work.options.device).nvidia_driver else None
         if watch is not None:
             self._open.callback(watch.close)
         return watch

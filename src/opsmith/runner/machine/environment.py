@@ -11,6 +11,7 @@ from typing import Any
 
 import opsmith
 from opsmith.core.environment import Environment, cpu_name
+from opsmith.devices import kind_of
 
 #: Memory of an idle worker with a CUDA context: 419 MiB on an H200 with the small stack (617 without),
 #: 120 MiB on its host.
@@ -46,15 +47,18 @@ def describe_environment(facts: dict[str, Any], *, device: str, device_name: str
     )
 
 
-def workers_that_fit(visible: str | None, sharers: int = 1) -> int:
-    """How many idle workers with a CUDA context device and host can hold beside the cases.
+def workers_that_fit(device: str, visible: str | None, sharers: int = 1) -> int:
+    """How many idle workers with a CUDA context device and host can hold beside the cases; 0 where nobody knows.
 
     Args:
+        device: torch device string.
         visible: the devices that workers see, as ``CUDA_VISIBLE_DEVICES`` names them; theirs is the first.
         sharers: so many lanes, each with a device of its own, divide the host's memory.
     """
-    device = (visible or "").partition(",")[0]
-    which = ["-i", device] if device and not device.startswith("MIG") else []
+    if not kind_of(device).nvidia_driver:
+        return 0
+    first = (visible or "").partition(",")[0]
+    which = ["-i", first] if first and not first.startswith("MIG") else []
     free_mib = _first_line("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", *which)
     device_gib = float(free_mib) / 1024 if free_mib else 0.0
     host_gib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 / sharers
@@ -68,7 +72,7 @@ def device_memory(device: str, visible: str | None) -> tuple[str, int] | None:
         device: torch device string; a number counts those that are visible.
         visible: the devices that processes see, as ``CUDA_VISIBLE_DEVICES`` names them.
     """
-    if not device.startswith("cuda"):
+    if not kind_of(device).nvidia_driver:
         return None
     names = [name.strip() for name in (visible or "").split(",") if name.strip()]
     number = int(device.partition(":")[2] or 0)

@@ -9,18 +9,16 @@ file it can open, and leaves out afterwards what is not visible.
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from opsmith.devices import kind_of
 from opsmith.runner.sandbox.kernel_calls import forgo_privileges
 from opsmith.runner.sandbox.landlock import EVERYTHING, READ_DIR, PathRule, limits_files, restrict
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 #: What isolates workers where this is possible, for the record.
 OWN_DEVICES = "device files of its own GPU only"
 #: What the driver says of each of its devices.
@@ -46,30 +44,13 @@ def known_devices() -> dict[str, Device]:
     return found
 
 
-def visible_devices() -> list[str]:
-    """The NVIDIA devices that this process may use, in their order."""
-    listed = os.environ.get(VISIBLE)
-    if listed is not None:
-        return [name.strip() for name in listed.split(",") if name.strip()]
-    if shutil.which("nvidia-smi") is None:
-        return []
-    done = subprocess.run(
-        ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],  # noqa: S607 - the driver's, wherever it is
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-    )
-    return done.stdout.split() if done.returncode == 0 else []
-
-
 def first_device(device: str) -> str | None:
-    """The one device that ``--device cuda`` is about, as ``CUDA_VISIBLE_DEVICES`` names it.
+    """The one device that ``--device cuda`` is about, as ``CUDA_VISIBLE_DEVICES`` names it; of other kinds likewise.
 
     The driver opens every device that a process can see, for one process of the machine at a time. None where there is
-    no choice: off CUDA, with one device, or with a number, as in ``cuda:1``, which counts those that are visible.
+    no choice: on the CPU, with one device, or with a number, as in ``cuda:1``, which counts those that are visible.
     """
-    there = visible_devices() if device == "cuda" else []
+    there = kind_of(device).visible() if ":" not in device else []
     return there[0] if len(there) > 1 else None
 
 

@@ -23,8 +23,8 @@ from typing import Any, Self
 import msgspec
 
 from opsmith.core.verdict import Status
+from opsmith.devices import kind_of
 from opsmith.errors import MachineFailed, RefereeFailed
-from opsmith.runner.machine.gpus import VISIBLE
 from opsmith.runner.machine.process_times import children_of, descendants, thread_count
 from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.protocol.channel import Channel
@@ -209,8 +209,8 @@ class Processes:
         with_compiler: import torch's compiler before anything is forked.
         with_opinfo: on the CPU, import OpInfo, too, which takes twice as long as all the rest.
         without_layers: layers of the sandbox to do without, as on a machine that lacks them.
-        visible: the devices that they see, as ``CUDA_VISIBLE_DEVICES`` names them; None for those that this process
-            sees.
+        visible: the devices that they see, as the variable of their kind names them (``CUDA_VISIBLE_DEVICES``); None
+            for those that this process sees.
 
     Attributes:
         visible: these devices; None if nothing says which.
@@ -229,7 +229,7 @@ class Processes:
         without_layers: Iterable[Layer] = (),
         visible: str | None = None,
     ) -> None:
-        self.visible = os.environ.get(VISIBLE) if visible is None else visible
+        self.visible = os.environ.get(kind_of(device).visible_variable or "") if visible is None else visible
         self.worker_limit = sys.maxsize
         self._since_ns = time.time_ns()
         self.scratch = Path(tempfile.mkdtemp())
@@ -628,10 +628,10 @@ def _is_foreign(path: str, written: Iterable[Path]) -> bool:
 
 
 def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    if visible is not None:
-        kept[VISIBLE] = visible
-    kept |= {
+    kind = kind_of(device)
+    kept = {name: os.environ[name] for name in (*KEPT_VARIABLES, *kind.kept_variables) if name in os.environ}
+    kept |= kind.showing(visible)
+    return kept | {
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         # Counting devices through the CUDA runtime would spoil CUDA for every forked child.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
@@ -653,17 +653,16 @@ def _scrubbed_environment(device: str, scratch: Path, visible: str | None) -> di
         "PYTHONWARNINGS": "ignore",
         # JAX would take three quarters of the device when it is first used, in each worker.
         JAX_VARIABLE: "false",
+        **dict(kind.variables),
     }
-    if device.partition(":")[0] == "cpu":
-        # Triton reads it while it is imported; setting it later breaks tl.sum.
-        kept["TRITON_INTERPRET"] = "1"
-    return kept
 
 
 def _plain_environment(device: str, folder: Path, visible: str | None) -> dict[str, str]:
     """What a program finds that runs on this machine, whoever started it."""
     scrubbed = _scrubbed_environment(device, folder, visible)
-    named = {*KEPT_VARIABLES, "HOME", "TMPDIR", "TRITON_INTERPRET", JAX_VARIABLE}
+    kind = kind_of(device)
+    of_kind = {kind.visible_variable, *kind.kept_variables, *dict(kind.variables)}
+    named = {*KEPT_VARIABLES, *of_kind, "HOME", "TMPDIR", JAX_VARIABLE}
     return {name: value for name, value in scrubbed.items() if name in named}
 
 

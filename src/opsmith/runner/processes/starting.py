@@ -20,7 +20,7 @@ def start_processes(
         device: torch device string.
         suite: what will be asked, if anything.
         with_compiler: kernels will use torch's compiler, so import it once for all.
-        visible: the devices that they see, as ``CUDA_VISIBLE_DEVICES`` names them; None for those of this process.
+        visible: the devices that they see, as the variable of their kind names them; None for those of this process.
     """
     return Processes(
         device,

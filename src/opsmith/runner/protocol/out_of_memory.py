@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-#: Torch's allocators, CUDA's driver, its libraries and Triton.
-_LACK = re.compile(r"out of memory|OutOfMemoryError|\bMemoryError\b|can't allocate memory|_ALLOC_FAILED")
+#: Torch's allocators, of all kinds of devices; the drivers of CUDA and of Intel's GPUs, CUDA's libraries and Triton.
+_LACK = re.compile(
+    r"out of memory|OutOfMemoryError|\bMemoryError\b|can't allocate memory|_ALLOC_FAILED|OUT_OF_(?:DEVICE|HOST)_MEMORY"
+)
 #: Torch names every process that it finds on a device: hundreds, of strangers to whoever reads it.
 _OTHERS = re.compile(r" ?\bProcess \d+ has \S+ \w+ memory in use\.")
 _ADVICE = re.compile(r" *If reserved but unallocated memory is large try setting [^\n]*")

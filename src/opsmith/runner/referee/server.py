@@ -46,6 +46,7 @@ from opsmith.core.run import Selection
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
 from opsmith.core.verdict import Status
+from opsmith.devices import kind_of
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import ComparisonRule, rule_for
@@ -202,7 +203,7 @@ class Referee:
         try:
             return self._handlers[type(request)](request)
         except Exception as exc:  # noqa: BLE001 - eager and OpInfo raise anything
-            self.device_lost = isinstance(exc, torch.AcceleratorError)
+            self.device_lost = kind_of(self._device_name).is_lost(exc, str(exc))
             message, trace = f"{type(exc).__name__}: {exc}", "".join(traceback.format_exception(exc))
             return RefereeError(shortened(message), shortened(trace), ends=self.device_lost)
 
@@ -585,7 +586,7 @@ class Referee:
 
     def _set_up_clock(self, request: SetUpClock) -> ClockSetUp:
         ceilings = cached_ceilings(self._device, Path(request.folder))
-        return ClockSetUp(ceilings, graph_costs(self._device) if self._device.type == "cuda" else None)
+        return ClockSetUp(ceilings, graph_costs(self._device) if kind_of(self._device.type).times_kernels else None)
 
     def _measure(self, request: Measure) -> Measured:
         took = problem = None

@@ -15,6 +15,7 @@ from opsmith.core.case import CallRecord, OutputTensor, storage_size
 from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.op import TaskKind
 from opsmith.core.timing import Work
+from opsmith.devices import kind_of
 from opsmith.errors import BaselineUnavailable
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement
 from opsmith.evaluation.criteria.judged_call import JudgedCall
@@ -152,9 +153,9 @@ class TimedReference:
         if self._device.type == "cpu":
             most = MAX_TIMED_BYTES_CPU
         elif request.warm:
-            most = torch.cuda.get_device_properties(self._device).L2_cache_size // 2
+            most = kind_of(self._device.type).cache_bytes(self._device) // 2
         else:
-            most = int(torch.cuda.get_device_properties(self._device).total_memory * MAX_TIMED_SHARE)
+            most = int(kind_of(self._device.type).total_bytes(self._device) * MAX_TIMED_SHARE)
         slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
         return slots, work_of(record, registry.schema_of(record.op), results)
 

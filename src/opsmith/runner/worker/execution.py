@@ -23,6 +23,7 @@ from opsmith.core.case import CallRecord, MappingValue, SequenceValue, Storage, 
 from opsmith.core.conduct import CallConduct
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema, TaskKind
+from opsmith.devices import kind_of
 from opsmith.dispatch.as_installed import as_installed
 from opsmith.evaluation.integrity.garbage import leave_garbage
 from opsmith.evaluation.integrity.supervision import Supervision
@@ -160,8 +161,11 @@ class CallRun:
                 results.append(self._execute_again(lives[-1], read_call(self._item.again), observer))
         except torch.AcceleratorError:
             raise
-        except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
-            self._raised = raised(exc)
+        except BaseException as exc:
+            told = raised(exc, self._device.type)
+            if told.kind == "device":
+                raise
+            self._raised = told
             if self._answering.supervision is not None:
                 self._conduct.append(self._answering.supervision.conduct(None))
             return
@@ -277,7 +281,7 @@ def _overwrite(storage: torch.UntypedStorage, content: Storage) -> None:
         copy_to_device(content, flat_view(storage, torch.uint8))
 
 
-def raised(exc: BaseException) -> Raised:
+def raised(exc: BaseException, device_type: str) -> Raised:
     """What the judge is told of an exception, whatever it is."""
     try:
         message = str(exc)
@@ -285,16 +289,18 @@ def raised(exc: BaseException) -> Raised:
     except BaseException:  # noqa: BLE001 - a candidate's exception may raise where it should describe itself
         message, trace = "an exception that cannot be turned into text", ""
     line, trace = shortened(f"{type(exc).__name__}: {message}"), shortened(trace)
-    return Raised(_kind(exc, message), _clean(line[:MAX_MESSAGE_CHARS]), _clean(trace[-MAX_TRACEBACK_CHARS:]))
+    return Raised(
+        _kind(exc, message, device_type), _clean(line[:MAX_MESSAGE_CHARS]), _clean(trace[-MAX_TRACEBACK_CHARS:])
+    )
 
 
-def _kind(exc: BaseException, message: str) -> str:
+def _kind(exc: BaseException, message: str, device_type: str) -> str:
     if isinstance(exc, NotImplementedError):
         return "unsupported"
     if isinstance(exc, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message:
         return "memory"
     # A sticky device error leaves no usable context: the next call would fail for this one's sake.
-    if isinstance(exc, torch.AcceleratorError):
+    if kind_of(device_type).is_lost(exc, message):
         return "device"
     return "error"
 

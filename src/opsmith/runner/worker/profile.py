@@ -33,8 +33,8 @@ def looked_at(answering: Answering, record: CallRecord, device: torch.device) ->
             return function(*live.args, **live.kwargs)
 
     def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
 
     seen = profiled(run, device.type)
     profile = seen if seen.spans else None  # A profiler that may not look at the device sees nothing.

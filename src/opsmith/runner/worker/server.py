@@ -180,7 +180,7 @@ class Worker:
         try:
             return self._handlers[type(request)](request)
         except BaseException as exc:  # noqa: BLE001 - the worker's edge: candidates raise anything
-            return raised(exc)
+            return raised(exc, self._device.type)
 
     @cached_property
     def _handlers(self) -> dict[type[WorkerRequest], Callable[[Any], WorkerReply]]:
