@@ -141,10 +141,9 @@ def title_of(page: Path) -> str:
 
 
 def ops_by_file() -> dict[str, list[str]]:
-    """The overloads, and parallel problems, that each file of the shipped kernels answers, in the manifest's order."""
+    """The overloads, and problems, that each file of the shipped kernels answers, in the manifest's order."""
     ops: dict[str, list[str]] = defaultdict(list)
-    described = manifest.read(KERNELS)
-    for op, entry in (described.kernels | described.ranks).items():
+    for op, entry in manifest.read(KERNELS).described.items():
         assert entry.file is not None
         ops[entry.file].append(op)
     return dict(ops)
