@@ -4,15 +4,14 @@
 
     c[m, n] = whole * sum over k of (a[m, k] * scale_a[m, k / B]) * (b[n, k] * scale_b[n, k / B])
 
-A factor is bfloat16 without scales, E4M3, or E2M1, two a byte; scales are E8M0, powers of two, or E4M3. bfloat16 has 8
-binary digits. A number of E4M3 has 4, one of E2M1 has 2, a scale of E4M3 has 4, and a power of two has one: the
-product of a number of E4M3 and a power of two has 4, that of E2M1 and E4M3 has 6, and each of them is exact. So sums
-are those of eager's float32 factors, made on the tensor cores for bfloat16. Factors move through memory in their 8 or
-4 bits: ``(M + N) K * bits / 8 + 2 M N`` bytes, and the scales. E4M3 with scales in E4M3, whose products have 8 digits,
-is exact as well.
+A factor is bfloat16 without scales, E4M3, or E2M1, two a byte; scales are E8M0, powers of two, or E4M3. A number of
+E4M3 has 4 binary digits, one of E2M1 has 2, a scale of E4M3 has 4 and a power of two has one: the product of a number
+and its scale has 8 at most, as many as bfloat16, and is exact. So sums are those of eager's float32 factors, made on
+the tensor cores for bfloat16. Factors move through memory in their 8 or 4 bits: ``(M + N) K * bits / 8 + 2 M N`` bytes,
+and the scales.
 
-A scale widens a block of neighbours: a tile (rows, K) is seen as (rows, K / B, B) for it, and (rows, K / 2, 2) where two
-numbers come out of a byte.
+A scale widens a block of neighbours: a tile (rows, K) is seen as (rows, K / B, B) for it, and (rows, K / 2, 2) where
+two numbers come out of a byte.
 
 Suffixes: ``_M`` rows of a, ``_N`` rows of b, which are columns of c, ``_R`` rows of either, ``_K`` what is summed over.
 """

@@ -508,8 +508,8 @@ def groups_of(rows: int, columns: int, width: int) -> Groups:
     """
     if width < 1 or columns % width:
         raise ValueError(f"rows of {columns} elements have no groups of {width}")
-    block = min(triton.next_power_of_2(width), INTERPRETED_TILE if INTERPRETED else MOST_COLUMNS)
-    tile = INTERPRETED_TILE if INTERPRETED else TILE
+    tile, most = (INTERPRETED_TILE, INTERPRETED_TILE) if INTERPRETED else (TILE, MOST_COLUMNS)
+    block = min(triton.next_power_of_2(width), most)
     per_row = columns // width
     fit = max(1, tile // block)
     tall = min(fit, triton.next_power_of_2(max(1, rows * per_row)))
@@ -529,13 +529,18 @@ def _blocks_of(rows: int, columns: int, width: int) -> Groups:
 
 
 def _slices_of(rows: int, columns: int) -> Groups:
-    """Rows in equal parts that a tile holds; rows that have none are groups of which most columns are masked."""
-    width = columns
-    while width > TILE and width % 2 == 0:
+    """Rows in equal parts that a tile holds, of which a scale is no concern.
+
+    Raises:
+        NotImplementedError: rows so long that have none.
+    """
+    width, most = columns, INTERPRETED_TILE if INTERPRETED else TILE
+    while width > most and width % 2 == 0:
         width //= 2
-    if triton.next_power_of_2(width) > MOST_COLUMNS:
+    groups = groups_of(rows, columns, width)
+    if groups.columns < width:
         raise NotImplementedError(f"rows of {columns} elements are not served")
-    return groups_of(rows, columns, width)
+    return groups
 
 
 def _sizes(x: torch.Tensor) -> tuple[int, int]:
