@@ -7,7 +7,9 @@ For each head of a batch::
 Keys and values are read once, ``2 N D`` bytes a head: half of bfloat16's, and nothing else of that size moves. A
 program goes along a share of a head's keys with an online softmax (Milakov and Gimelshein, 2018). Heads that are too
 few to fill the device are cut into splits (flash-decoding; Dao and others, 2023), which a second kernel weighs and adds
-up. With one query there is nothing to share between rows of a tensor core's tile: products are sums in float32.
+up. With one query there is nothing to share between rows of a tensor core's tile: products are sums in float32. Each
+place n of a tile has a largest score, a sum of exponentials and an average of its own along the steps; they meet after
+the last one, so that warps do not wait for each other in between.
 
 Suffixes: ``_N`` keys, ``_D`` numbers of a key or value, ``_S`` splits.
 """
@@ -100,8 +102,9 @@ def cached_attention_kernel(
     values_ptr += batch * strides.v[0] + head * strides.v[1]
     begin = split * share
     end = tl.minimum(begin + share, length)
-    largest, total = -float("inf"), 0.0
-    sum_D = tl.zeros((BLOCK_D,), tl.float32)
+    largest_N = tl.full((BLOCK_N,), -float("inf"), tl.float32)
+    total_N = tl.zeros((BLOCK_N,), tl.float32)
+    sum_ND = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     for step in range(steps):
         n = begin + step * BLOCK_N + tl.arange(0, BLOCK_N)
         inside_ND = (n < end)[:, None] & (d < size)[None, :]
@@ -112,14 +115,16 @@ def cached_attention_kernel(
         v_ND = from_float8(tl.load(v_ptr_ND, mask=inside_ND, other=0.0))
         s_N = tl.where(n < end, tl.sum(k_ND * q_D[None, :], axis=1), -float("inf"))
         # A NaN among the scores is no largest, and reaches the result through its own exponential.
-        larger = tl.maximum(largest, tl.max(s_N, axis=0))
-        seen = tl.where(larger == -float("inf"), 0.0, larger)
-        p_N = tl.exp2(s_N - seen)
-        shrunk = tl.exp2(largest - seen)
-        total = total * shrunk + tl.sum(p_N, axis=0)
-        sum_D = sum_D * shrunk + tl.sum(p_N[:, None] * v_ND, axis=0)
-        largest = larger
-    out_D = sum_D / total * tl.load(scale_values_ptr + head * strides.scale_v[0])
+        larger_N = tl.maximum(largest_N, s_N)
+        seen_N = tl.where(larger_N == -float("inf"), 0.0, larger_N)
+        p_N, shrunk_N = tl.exp2(s_N - seen_N), tl.exp2(largest_N - seen_N)
+        total_N = total_N * shrunk_N + p_N
+        sum_ND = sum_ND * shrunk_N[:, None] + p_N[:, None] * v_ND
+        largest_N = larger_N
+    largest = tl.max(largest_N, axis=0)
+    weight_N = tl.exp2(largest_N - tl.where(largest == -float("inf"), 0.0, largest))
+    total = tl.sum(total_N * weight_N, axis=0)
+    out_D = tl.sum(sum_ND * weight_N[:, None], axis=0) / total * tl.load(scale_values_ptr + head * strides.scale_v[0])
     tl.store(out_ptr + place.to(tl.int64) * size + d, converted(out_D, out_ptr.dtype.element_ty), mask=d < size)
     if SPLITS > 1:
         tl.store(lse_ptr + place, largest + tl.log2(total))

@@ -53,7 +53,7 @@ TILE = 4096
 #: Elements of a group that are held in registers: 64 for each of 256 threads.
 MOST_COLUMNS = 16384
 #: Programs that look for the largest of a tensor, for each multiprocessor: so many of 128 threads keep memory busy.
-SEEKERS = 8
+SEEKERS = 4
 
 _E4M3, _E5M2, _E2M1 = tl.constexpr(E4M3_LARGEST), tl.constexpr(E5M2_LARGEST), tl.constexpr(E2M1_LARGEST)
 
