@@ -236,7 +236,7 @@ def splits_of(pairs: int, tiles: int, device: torch.device) -> int:
     """Into how many splits the tiles of a head are cut; none of them is empty."""
     wanted = PROGRAMS * multiprocessors(device) // pairs
     splits = max(1, min(wanted, tiles // FEWEST_TILES, MOST_SPLITS))
-    return triton.cdiv(tiles, triton.cdiv(tiles, splits))
+    return int(triton.cdiv(tiles, triton.cdiv(tiles, splits)))
 
 
 class CachedAttention(torch.nn.Module):

@@ -171,7 +171,7 @@ def multiply(a: Operand, b: Operand, block: int, whole: torch.Tensor | None = No
         *(None if operand.scale is None else _as_read(operand.scale) for operand in (a, b)),
         whole,
         Sizes(M, N, K),
-        Strides(*(tensor.stride() for tensor in (a.numbers, b.numbers)), _of_scale(a), _of_scale(b)),
+        Strides(a.numbers.stride(), b.numbers.stride(), _of_scale(a), _of_scale(b)),
         loop_bound(max(1, triton.cdiv(K, tile.k))),
         INDEX=max((index_type(part) for part in reach), key=lambda index: index.primitive_bitwidth),
         BLOCK=block,

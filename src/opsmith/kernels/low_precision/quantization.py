@@ -62,7 +62,7 @@ class Groups(NamedTuple):
     """Groups of neighbours along the rows of a matrix, and how they are cut into tiles.
 
     Attributes:
-        count: of all groups.
+        total: how many there are.
         per_row: groups of a row.
         width: elements of a group.
         rows: groups of a tile.
@@ -70,7 +70,7 @@ class Groups(NamedTuple):
         warps: of the program that owns a tile.
     """
 
-    count: int
+    total: int
     per_row: int
     width: int
     rows: int
@@ -80,7 +80,7 @@ class Groups(NamedTuple):
     @property
     def tiles(self) -> int:
         """How many tiles there are."""
-        return triton.cdiv(self.count, self.rows)
+        return int(triton.cdiv(self.total, self.rows))
 
 
 # ---------------------------------------------------------------- tiles
@@ -345,7 +345,7 @@ def quantize_groups(x: torch.Tensor, width: int, *, gated: bool = False) -> tupl
     groups = groups_of(rows, columns, width)
     out = torch.empty((rows, columns), dtype=torch.float8_e4m3fn, device=x.device)
     scale = torch.empty((rows, groups.per_row), dtype=torch.float32, device=x.device)
-    if groups.count:
+    if groups.total:
         launch(
             quantize_groups_kernel,
             (groups.tiles,),
@@ -353,7 +353,7 @@ def quantize_groups(x: torch.Tensor, width: int, *, gated: bool = False) -> tupl
             as_bytes(out),
             scale,
             x,
-            groups.count,
+            groups.total,
             groups.per_row,
             width,
             x.stride(),
@@ -380,7 +380,7 @@ def microscale(x: torch.Tensor, width: int, *, packs: bool) -> tuple[torch.Tenso
     shape, dtype = ((rows, columns // 2), torch.float4_e2m1fn_x2) if packs else ((rows, columns), torch.float8_e4m3fn)
     out = torch.empty(shape, dtype=dtype, device=x.device)
     scale = torch.empty((rows, groups.per_row), dtype=torch.float8_e8m0fnu, device=x.device)
-    if groups.count:
+    if groups.total:
         launch(
             microscale_kernel,
             (groups.tiles,),
@@ -388,7 +388,7 @@ def microscale(x: torch.Tensor, width: int, *, packs: bool) -> tuple[torch.Tenso
             as_bytes(out),
             as_bytes(scale),
             x,
-            groups.count,
+            groups.total,
             groups.per_row,
             x.stride(),
             PACKS=packs,
@@ -409,7 +409,7 @@ def nvfp4(x: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor, torc
     require_low(x, dtypes=SOURCES)
     rows, columns = _sizes(x)
     groups = _blocks_of(rows, columns, width)
-    if not groups.count:
+    if not groups.total:
         raise ValueError("an empty tensor has no largest element")
     out = torch.empty((rows, columns // 2), dtype=torch.float4_e2m1fn_x2, device=x.device)
     scale = torch.empty((rows, groups.per_row), dtype=torch.float8_e4m3fn, device=x.device)
@@ -421,7 +421,7 @@ def nvfp4(x: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor, torc
         x.device,
         parts,
         x,
-        groups.count,
+        groups.total,
         groups.per_row,
         width,
         x.stride(),
@@ -440,7 +440,7 @@ def nvfp4(x: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor, torc
         parts,
         x,
         len(parts),
-        groups.count,
+        groups.total,
         groups.per_row,
         x.stride(),
         PARTS=triton.next_power_of_2(len(parts)),
@@ -478,7 +478,7 @@ def quantize_delayed(x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor
         parts,
         x,
         scale,
-        groups.count,
+        groups.total,
         groups.per_row,
         groups.width,
         x.stride(),
