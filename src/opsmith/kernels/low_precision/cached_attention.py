@@ -25,7 +25,7 @@ import triton.language as tl
 
 from ..common.indexing import converted, widened
 from ..common.launch import INTERPRETED, launch, loop_bound, multiprocessors, pdl_prologue, require_served
-from .formats import FLOAT8, SOURCES, from_float8, require_low
+from .formats import FLOAT8, ROUNDED, SOURCES, from_float8, require_low, scale_at
 
 _LOG2_E = math.log2(math.e)
 #: Numbers of a tile of keys: 64 for each of 128 threads, and as many of values.
@@ -97,7 +97,7 @@ def cached_attention_kernel(
     d = tl.arange(0, BLOCK_D)
     q_ptr_D = query_ptr + batch * strides.q[0] + head * strides.q[1] + d * strides.q[3]
     q_D = widened(tl.load(q_ptr_D, mask=d < size, other=0.0)).to(tl.float32)
-    q_D *= tl.load(scale_keys_ptr + head * strides.scale_k[0]) * factor
+    q_D *= scale_at(scale_keys_ptr + head * strides.scale_k[0]) * factor
     keys_ptr += batch * strides.k[0] + head * strides.k[1]
     values_ptr += batch * strides.v[0] + head * strides.v[1]
     begin = split * share
@@ -124,7 +124,7 @@ def cached_attention_kernel(
     largest = tl.max(largest_N, axis=0)
     weight_N = tl.exp2(largest_N - tl.where(largest == -float("inf"), 0.0, largest))
     total = tl.sum(total_N * weight_N, axis=0)
-    out_D = tl.sum(sum_ND * weight_N[:, None], axis=0) / total * tl.load(scale_values_ptr + head * strides.scale_v[0])
+    out_D = tl.sum(sum_ND * weight_N[:, None], axis=0) / total * scale_at(scale_values_ptr + head * strides.scale_v[0])
     tl.store(out_ptr + place.to(tl.int64) * size + d, converted(out_D, out_ptr.dtype.element_ty), mask=d < size)
     if SPLITS > 1:
         tl.store(lse_ptr + place, largest + tl.log2(total))
@@ -165,7 +165,7 @@ def cached_attention(
         query: of shape (B, H, 1, D).
         keys: of shape (B, H, N, D), in E4M3 or E5M2.
         values: as keys.
-        scale_keys: of shape (H, 1, 1), in float32.
+        scale_keys: of shape (H, 1, 1).
         scale_values: as scale_keys.
 
     Raises:
@@ -173,7 +173,7 @@ def cached_attention(
     """
     require_served(query, dtypes=SOURCES)
     require_low(keys, values, dtypes=FLOAT8)
-    require_served(scale_keys, scale_values, dtypes=(torch.float32,))
+    require_served(scale_keys, scale_values, dtypes=SOURCES)
     if query.ndim != 4 or keys.ndim != 4 or keys.shape != values.shape:
         raise NotImplementedError(f"keys of {list(keys.shape)} and values of {list(values.shape)} are not served")
     batch, heads, length, size = keys.shape
@@ -181,7 +181,7 @@ def cached_attention(
         raise NotImplementedError(f"{list(query.shape)} queries of {list(keys.shape)} keys are not served")
     if {tuple(scale_keys.shape), tuple(scale_values.shape)} != {(heads, 1, 1)}:
         raise NotImplementedError(f"scales of {list(scale_keys.shape)} are not served")
-    out = torch.empty((batch, heads, 1, size), dtype=torch.bfloat16, device=query.device)
+    out = torch.empty((batch, heads, 1, size), dtype=ROUNDED, device=query.device)
     pairs = batch * heads
     if not pairs:
         return out

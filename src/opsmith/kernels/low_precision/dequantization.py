@@ -16,7 +16,7 @@ import triton.language as tl
 
 from ..common.indexing import converted
 from ..common.launch import INTERPRETED, launch, pdl_prologue, require_served
-from .formats import FLOAT8, as_bytes, from_float8, require_low
+from .formats import E4M3, FLOAT8, FNUZ, ROUNDED, SOURCES, as_bytes, from_float8, require_low, scale_at
 
 #: Elements of a tile: 32 for each of 128 threads. Under the interpreter a program costs milliseconds whatever its size.
 TILE = 1 << 16 if INTERPRETED else 4096
@@ -47,10 +47,12 @@ def dequantize_blocks_kernel(
     within_R, within_C = part * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     row, column = (block_R * size + within_R).to(tl.int64), (block_C * size + within_C).to(tl.int64)
     inside_RC = ((within_R < size) & (row < rows))[:, None] & ((within_C < size) & (column < columns))[None, :]
-    scale = tl.load(scale_ptr + block_R.to(tl.int64) * scale_strides[0] + block_C.to(tl.int64) * scale_strides[1])
+    scale = scale_at(scale_ptr + block_R.to(tl.int64) * scale_strides[0] + block_C.to(tl.int64) * scale_strides[1])
     x_RC = tl.load(x_ptr + row[:, None] * x_strides[0] + column[None, :] * x_strides[1], mask=inside_RC, other=0.0)
     y_RC = from_float8(x_RC) * scale
-    tl.store(out_ptr + row[:, None] * columns + column[None, :], converted(y_RC, tl.bfloat16), mask=inside_RC)
+    tl.store(
+        out_ptr + row[:, None] * columns + column[None, :], converted(y_RC, out_ptr.dtype.element_ty), mask=inside_RC
+    )
 
 
 @triton.jit
@@ -76,7 +78,8 @@ def to_fnuz_kernel(
     y_RC = tl.where(x_RC == _NEGATIVE_ZERO, 0, x_RC).to(tl.uint8)
     tl.store(out_ptr + row[:, None] * columns + column[None, :], y_RC, mask=inside_RC)
     first = (tl.program_id(0) % across == 0) & (row < rows)
-    tl.store(doubled_ptr + row, tl.load(scale_ptr + row * scale_stride, mask=first, other=0.0) * 2, mask=first)
+    doubled = converted(tl.load(scale_ptr + row * scale_stride, mask=first, other=0.0), tl.float32) * 2
+    tl.store(doubled_ptr + row, converted(doubled, doubled_ptr.dtype.element_ty), mask=first)
 
 
 def dequantize_blocks(weight: torch.Tensor, scale: torch.Tensor, size: int) -> torch.Tensor:
@@ -87,13 +90,13 @@ def dequantize_blocks(weight: torch.Tensor, scale: torch.Tensor, size: int) -> t
         ValueError: scales that do not fit.
     """
     require_low(weight, dtypes=FLOAT8)
-    require_served(scale, dtypes=(torch.float32,))
+    require_served(scale, dtypes=SOURCES)
     if weight.ndim != 2 or scale.ndim != 2:
         raise NotImplementedError("blocks are served in two dimensions")
     rows, columns = weight.shape
     if size < 1 or tuple(scale.shape) != (triton.cdiv(rows, size), triton.cdiv(columns, size)):
         raise ValueError(f"{list(scale.shape)} scales are not those of {rows} x {columns} elements in blocks of {size}")
-    out = torch.empty((rows, columns), dtype=torch.bfloat16, device=weight.device)
+    out = torch.empty((rows, columns), dtype=ROUNDED, device=weight.device)
     block = triton.next_power_of_2(size)
     tall = max(1, min(block, TILE // block))
     per_block = triton.cdiv(size, tall)
@@ -124,12 +127,12 @@ def to_fnuz(weight: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, to
     Raises:
         NotImplementedError: another type, shape or device.
     """
-    require_low(weight, dtypes=(torch.float8_e4m3fn,))
-    require_served(scale, dtypes=(torch.float32, torch.bfloat16, torch.float16))
+    require_low(weight, dtypes=(E4M3,))
+    require_served(scale, dtypes=SOURCES)
     if weight.ndim != 2 or not weight.numel() or tuple(scale.shape) != (weight.shape[0], 1):
         raise NotImplementedError(f"{list(scale.shape)} scales of {list(weight.shape)} elements are not served")
     rows, columns = weight.shape
-    out = torch.empty((rows, columns), dtype=torch.float8_e4m3fnuz, device=weight.device)
+    out = torch.empty((rows, columns), dtype=FNUZ, device=weight.device)
     doubled = torch.empty(scale.shape, dtype=scale.dtype, device=scale.device)
     wide = min(triton.next_power_of_2(columns), TILE if INTERPRETED else BYTE_COLUMNS)
     # Four times as many as of a half type: 128 bytes for each of 128 threads.

@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from triton.language.target_info import cuda_capability_geq
 
+from ..common.indexing import converted
 from ..common.launch import INTERPRETED, require_served
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
@@ -26,9 +27,14 @@ _LEAST = tl.constexpr(1e-12)
 #: 1.5 * 2^23: a number of up to 22 bits that is added to it is rounded to an integer, which its last bits then hold.
 _ROUNDING = tl.constexpr(12582912.0)
 
-E4M3_LARGEST, E5M2_LARGEST, E2M1_LARGEST = 448.0, 57344.0, 6.0
-FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
-#: What is quantised.
+#: E4M3, E5M2 and E8M0, E2M1 with two numbers a byte, and E4M3 without a negative zero.
+E4M3, E5M2, E8M0 = torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu
+PACKED, FNUZ = torch.float4_e2m1fn_x2, torch.float8_e4m3fnuz
+FLOAT8 = (E4M3, E5M2)
+E4M3_LARGEST, E2M1_LARGEST = 448.0, 6.0
+#: What products and widened weights are rounded to.
+ROUNDED = torch.bfloat16
+#: What is quantised, and what float scales may be.
 SOURCES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -85,6 +91,12 @@ def scale_of(bits: tl.tensor, LARGEST: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def scale_at(scale_ptr: tl.tensor) -> tl.tensor:
+    """Scales of any float type, in float32."""
+    return converted(tl.load(scale_ptr), tl.float32)
+
+
+@triton.jit
 def block_exponent(bits: tl.tensor, LARGEST: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     """The E8M0 code of a block, and the factor that scales it.
 
@@ -105,12 +117,12 @@ def block_exponent(bits: tl.tensor, LARGEST: tl.constexpr) -> tuple[tl.tensor, t
 
 
 @triton.jit
-def to_float8(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
-    """The byte of float32 in E4M3 or E5M2."""
+def to_float8(x: tl.tensor, FORMAT: tl.constexpr) -> tl.tensor:
+    """The byte of float32 in the FORMAT "E4M3" or "E5M2"."""
     if _INTERPRETED:
-        DIGITS: tl.constexpr = 3 if tl.float8e4nv == TYPE else 2
-        BIAS: tl.constexpr = 7 if tl.float8e4nv == TYPE else 15
-        LARGEST: tl.constexpr = 448.0 if tl.float8e4nv == TYPE else 57344.0
+        DIGITS: tl.constexpr = 3 if FORMAT == "E4M3" else 2
+        BIAS: tl.constexpr = 7 if FORMAT == "E4M3" else 15
+        LARGEST: tl.constexpr = 448.0 if FORMAT == "E4M3" else 57344.0
         size = tl.where(tl.abs(x) > LARGEST, LARGEST, tl.abs(x))
         bits = magnitude_bits(size)
         # Half of the last digit that stays is added, or a little less, so that ties go to the even one.
@@ -121,8 +133,16 @@ def to_float8(x: tl.tensor, TYPE: tl.constexpr) -> tl.tensor:
         code = tl.where(x == x, code, 0x7F)  # noqa: PLR0124 - false for NaN
         byte = (code | ((x.to(tl.int32, bitcast=True) >> 24) & 0x80)).to(tl.uint8)
     else:
+        TYPE: tl.constexpr = tl.float8e4nv if FORMAT == "E4M3" else tl.float8e5
         byte = x.to(TYPE).to(tl.uint8, bitcast=True)
     return byte
+
+
+@triton.jit
+def as_float8(byte: tl.tensor, FORMAT: tl.constexpr) -> tl.tensor:
+    """A byte as the number of 8 bits that it is."""
+    TYPE: tl.constexpr = tl.float8e4nv if FORMAT == "E4M3" else tl.float8e5
+    return byte.to(TYPE, bitcast=True)
 
 
 @triton.jit

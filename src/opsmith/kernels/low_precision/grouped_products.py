@@ -18,7 +18,7 @@ from ..common.launch import launch, layout_of, loop_bound, pdl_prologue, require
 from ..matmul.grouped_matmul import group_of
 from ..matmul.matmul import GROUP
 from ..matmul.product_tiles import tile_origin
-from .formats import FLOAT8, require_low
+from .formats import FLOAT8, ROUNDED, require_low, scale_at
 from .scaled_products import multiply, products, tile_of
 
 
@@ -69,8 +69,8 @@ def scaled_groups_kernel(
             c_MN += products(a_MK, b_KN)
             a_ptr_MK += BLOCK_K * a_strides_MK[1]
             b_ptr_KN += BLOCK_K * b_strides_GKN[1]
-        scale_N = tl.load(scale_b_ptr + group.to(INDEX) * N + inside_n)
-        c_MN *= tl.load(scale_a_ptr + inside_m)[:, None] * scale_N[None, :]
+        scale_N = scale_at(scale_b_ptr + group.to(INDEX) * N + inside_n)
+        c_MN *= scale_at(scale_a_ptr + inside_m)[:, None] * scale_N[None, :]
         inside_MN = (m < end_M)[:, None] & (n < N)[None, :]
         tl.store(c_ptr + m[:, None] * N + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=inside_MN)
 
@@ -105,14 +105,15 @@ def scaled_grouped_mm(
         ValueError: shapes or offsets that do not fit.
     """
     del use_fast_accum
-    if bias is not None or scale_result is not None or out_dtype not in (None, torch.bfloat16):
+    if bias is not None or scale_result is not None or out_dtype not in (None, ROUNDED):
         raise NotImplementedError("a bias, a scale of the result and other results than bfloat16 are not served")
+    require_served(scale_a, scale_b, dtypes=(torch.float32,))
     if mat2.ndim != 3 or self.ndim not in (2, 3) or (offs is None) != (self.ndim == 3):
         raise NotImplementedError(f"groups of {self.ndim} and {mat2.ndim} dimensions are not served")
     groups, K, N = mat2.shape
     if self.shape[-1] != K or tuple(scale_a.shape) != tuple(self.shape[:-1]) or tuple(scale_b.shape) != (groups, N):
         raise ValueError(f"no groups are multiplied of {list(self.shape)} and {list(mat2.shape)} with these scales")
-    c = torch.empty((*self.shape[:-1], N), dtype=torch.bfloat16, device=self.device)
+    c = torch.empty((*self.shape[:-1], N), dtype=ROUNDED, device=self.device)
     if offs is None:
         if len(self) != groups:
             raise ValueError(f"{len(self)} matrices are not multiplied with {groups}")
@@ -128,7 +129,6 @@ def _rows_in_groups(
     c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, ends: torch.Tensor
 ) -> None:
     require_low(a, b, dtypes=FLOAT8)
-    require_served(scale_a, scale_b, dtypes=(torch.float32,))
     require_served(ends, dtypes=(torch.int32,))
     if not (scale_a.is_contiguous() and scale_b.is_contiguous() and ends.is_contiguous()):
         raise NotImplementedError("scales and offsets that are not contiguous are not served")

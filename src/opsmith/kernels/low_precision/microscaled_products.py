@@ -28,11 +28,22 @@ from ..common.indexing import Geometry, converted, index_type, widened
 from ..common.launch import INTERPRETED, launch, layout_of, loop_bound, multiprocessors, pdl_prologue, require_served
 from ..matmul.matmul import GROUP
 from ..matmul.product_tiles import tile_origin
-from .formats import as_bytes, from_exponent, from_float4, from_float8, require_low
+from .formats import (
+    E4M3,
+    E8M0,
+    PACKED,
+    ROUNDED,
+    SOURCES,
+    as_bytes,
+    from_exponent,
+    from_float4,
+    from_float8,
+    require_low,
+    scale_at,
+)
 from .scaled_products import FEWEST_ROWS, Sizes, Tile
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
-PACKED = torch.float4_e2m1fn_x2
 #: Two warp groups share the work of widening; a step is two blocks of scales, or four of NVFP4.
 LARGE = Tile(128, 128, 64, 8, 3)
 #: Of few rows: what is read is most of the work, and more of it is on the way.
@@ -69,10 +80,11 @@ def widened_tile(
     K: tl.tensor,
     strides: tl.tuple,
     scale_strides: tl.tuple,
+    TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ) -> tl.tensor:
-    """``x_RK`` in bfloat16, BLOCK_K terms from ``first`` on, 0 beyond K; numbers given as bytes are packed."""
+    """``x_RK`` in TYPE, bfloat16, BLOCK_K terms from ``first`` on, 0 beyond K; numbers given as bytes are packed."""
     PACKS: tl.constexpr = x_ptr.dtype.element_ty == tl.uint8
     EACH: tl.constexpr = 2 if PACKS else 1
     k = first // EACH + tl.arange(0, BLOCK_K // EACH)
@@ -97,7 +109,7 @@ def widened_tile(
     if _INTERPRETED:
         x_RK = widened(x_RK)  # It multiplies no bfloat16; the numbers are the same.
     else:
-        x_RK = x_RK.to(tl.bfloat16)
+        x_RK = x_RK.to(TYPE)
     return x_RK
 
 
@@ -121,6 +133,7 @@ def microscaled_product_kernel(
 ) -> None:
     """One tile of c; BLOCK terms of a row share a scale, where the factor has scales."""
     pdl_prologue()
+    TYPE: tl.constexpr = c_ptr.dtype.element_ty
     M, N, K = sizes
     first_M, first_N = tile_origin(M, N, GROUP, BLOCK_M, BLOCK_N, INDEX)
     m, n = first_M + tl.arange(0, BLOCK_M), first_N + tl.arange(0, BLOCK_N)
@@ -130,11 +143,11 @@ def microscaled_product_kernel(
     tl.assume(steps > 0)
     for step in range(steps):
         first = step * BLOCK_K
-        a_MK = widened_tile(a_ptr, scale_a_ptr, inside_m, first, K, strides.a, strides.scale_a, BLOCK, BLOCK_K)
-        b_NK = widened_tile(b_ptr, scale_b_ptr, inside_n, first, K, strides.b, strides.scale_b, BLOCK, BLOCK_K)
+        a_MK = widened_tile(a_ptr, scale_a_ptr, inside_m, first, K, strides.a, strides.scale_a, TYPE, BLOCK, BLOCK_K)
+        b_NK = widened_tile(b_ptr, scale_b_ptr, inside_n, first, K, strides.b, strides.scale_b, TYPE, BLOCK, BLOCK_K)
         c_MN = tl.dot(a_MK, tl.trans(b_NK), c_MN)
     if whole_ptr is not None:
-        c_MN *= tl.load(whole_ptr)
+        c_MN *= scale_at(whole_ptr)
     inside_MN = (m < M)[:, None] & (n < N)[None, :]
     tl.store(c_ptr + m[:, None] * N + n[None, :], converted(c_MN, c_ptr.dtype.element_ty), mask=inside_MN)
 
@@ -146,17 +159,17 @@ def multiply(a: Operand, b: Operand, block: int, whole: torch.Tensor | None = No
         a: a factor.
         b: the other one.
         block: terms of a row that share a scale, in both.
-        whole: one float32 number, or None.
+        whole: one number, or None.
 
     Raises:
         NotImplementedError: other types, devices or blocks.
         ValueError: shapes that do not fit each other.
     """
     (M, K), (N, other) = _sizes(a, block), _sizes(b, block)
-    require_served(whole, dtypes=(torch.float32,))
+    require_served(whole, dtypes=SOURCES)
     if other != K or (whole is not None and whole.numel() != 1):
         raise ValueError(f"rows of {K} and of {other} terms are not multiplied")
-    c = torch.empty((M, N), dtype=torch.bfloat16, device=a.numbers.device)
+    c = torch.empty((M, N), dtype=ROUNDED, device=a.numbers.device)
     if not c.numel():
         return c
     tile = _tile(M, N, c.device)
@@ -188,12 +201,12 @@ def multiply(a: Operand, b: Operand, block: int, whole: torch.Tensor | None = No
 def _sizes(operand: Operand, block: int) -> tuple[int, int]:
     """Rows and terms of a factor, whose types and scales are looked at."""
     numbers, scale = operand
-    require_low(numbers, dtypes=(torch.bfloat16,) if scale is None else (torch.float8_e4m3fn, PACKED))
+    require_low(numbers, dtypes=(ROUNDED,) if scale is None else (E4M3, PACKED))
     if block not in (16, 32):
         raise NotImplementedError(f"blocks of {block} terms are not served")
     rows, K = numbers.shape[0], numbers.shape[1] * (2 if numbers.dtype == PACKED else 1)
     if scale is not None:
-        require_low(scale, dtypes=(torch.float8_e8m0fnu, torch.float8_e4m3fn))
+        require_low(scale, dtypes=(E8M0, E4M3))
         if K % block or tuple(scale.shape) != (rows, K // block):
             raise ValueError(f"{rows} x {K} numbers in blocks of {block} have no scales of {list(scale.shape)}")
     return rows, K
@@ -208,7 +221,7 @@ def _tile(rows: int, columns: int, device: torch.device) -> Tile:
 
 def _as_read(tensor: torch.Tensor) -> torch.Tensor:
     """As bytes what Triton has no type for."""
-    return as_bytes(tensor) if tensor.dtype in (PACKED, torch.float8_e8m0fnu) else tensor
+    return as_bytes(tensor) if tensor.dtype in (PACKED, E8M0) else tensor
 
 
 def _of_scale(operand: Operand) -> tuple[int, ...]:

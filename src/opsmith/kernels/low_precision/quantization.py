@@ -32,10 +32,14 @@ from ..common.indexing import converted, widened
 from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, multiprocessors, pdl_prologue
 from .formats import (
     E2M1_LARGEST,
+    E4M3,
     E4M3_LARGEST,
-    E5M2_LARGEST,
+    E5M2,
+    E8M0,
+    PACKED,
     SOURCES,
     as_bytes,
+    as_float8,
     as_number,
     block_exponent,
     from_float8,
@@ -43,6 +47,7 @@ from .formats import (
     over_number,
     packed,
     require_low,
+    scale_at,
     scale_of,
     to_float4,
     to_float8,
@@ -55,7 +60,7 @@ MOST_COLUMNS = 16384
 #: Programs that look for the largest of a tensor, for each multiprocessor: so many of 128 threads keep memory busy.
 SEEKERS = 4
 
-_E4M3, _E5M2, _E2M1 = tl.constexpr(E4M3_LARGEST), tl.constexpr(E5M2_LARGEST), tl.constexpr(E2M1_LARGEST)
+_E4M3, _E2M1 = tl.constexpr(E4M3_LARGEST), tl.constexpr(E2M1_LARGEST)
 
 
 class Groups(NamedTuple):
@@ -175,7 +180,7 @@ def quantize_groups_kernel(
         x_RC = load_source(x_ptr, tile, 0, groups, per_row, width, strides, GATED, ROWS, COLUMNS)
         scale_R = scale_of(tl.max(magnitude_bits(x_RC), axis=1), _E4M3)
         place_RC, inside_RC = places(tile, 0, groups, width, ROWS, COLUMNS)
-        tl.store(out_ptr + place_RC, to_float8(tl.div_rn(x_RC, scale_R[:, None]), tl.float8e4nv), mask=inside_RC)
+        tl.store(out_ptr + place_RC, to_float8(tl.div_rn(x_RC, scale_R[:, None]), "E4M3"), mask=inside_RC)
     else:
         bits_RC = tl.zeros((ROWS, COLUMNS), tl.int32)
         for step in range(steps):
@@ -187,7 +192,7 @@ def quantize_groups_kernel(
             start = step * COLUMNS
             x_RC = load_source(x_ptr, tile, start, groups, per_row, width, strides, GATED, ROWS, COLUMNS)
             place_RC, inside_RC = places(tile, start, groups, width, ROWS, COLUMNS)
-            tl.store(out_ptr + place_RC, to_float8(tl.div_rn(x_RC, scale_R[:, None]), tl.float8e4nv), mask=inside_RC)
+            tl.store(out_ptr + place_RC, to_float8(tl.div_rn(x_RC, scale_R[:, None]), "E4M3"), mask=inside_RC)
     tl.store(scale_ptr + group, scale_R, mask=group < groups)
 
 
@@ -218,7 +223,7 @@ def microscale_kernel(
         tl.store(out_ptr + place_RC, packed(to_float4(x_RC)), mask=inside_RC)
     else:
         place_RC, inside_RC = places(tile, 0, groups, COLUMNS, ROWS, COLUMNS)
-        tl.store(out_ptr + place_RC, to_float8(x_RC, tl.float8e4nv), mask=inside_RC)
+        tl.store(out_ptr + place_RC, to_float8(x_RC, "E4M3"), mask=inside_RC)
     tl.store(scale_ptr + group, code_R, mask=group < groups)
 
 
@@ -276,8 +281,8 @@ def nvfp4_kernel(
     whole = over_number(tl.full((1,), largest_of_parts(part_ptr, parts, PARTS), tl.float32), _E2M1 * _E4M3)
     x_RC = load_groups(x_ptr, tile, 0, groups, per_row, COLUMNS, strides, ROWS, COLUMNS)
     largest_R = as_number(tl.max(magnitude_bits(x_RC), axis=1))
-    code_R = to_float8(tl.div_rn(largest_R, tl.broadcast_to(whole * _E2M1, [ROWS])), tl.float8e4nv)
-    step_R = from_float8(code_R.to(tl.float8e4nv, bitcast=True)) * whole
+    code_R = to_float8(tl.div_rn(largest_R, tl.broadcast_to(whole * _E2M1, [ROWS])), "E4M3")
+    step_R = from_float8(as_float8(code_R, "E4M3")) * whole
     place_RC, inside_RC = places(tile, 0, groups, COLUMNS // 2, ROWS, COLUMNS // 2)
     tl.store(out_ptr + place_RC, packed(to_float4(tl.div_rn(x_RC, step_R[:, None]))), mask=inside_RC)
     tl.store(scale_ptr + group, code_R, mask=group < groups)
@@ -303,7 +308,7 @@ def delayed_kernel(
 ) -> None:
     """E5M2 of ``x * scale``, and as :func:`largest_parts_kernel` what is largest of x."""
     pdl_prologue()
-    scale = tl.load(scale_ptr).to(tl.float32)
+    scale = scale_at(scale_ptr)
     bits_RC = tl.zeros((ROWS, COLUMNS), tl.int32)
     for step in range(steps):
         tile = tl.program_id(0) + step * tl.num_programs(0)
@@ -311,7 +316,7 @@ def delayed_kernel(
         bits_RC = tl.maximum(bits_RC, magnitude_bits(x_RC))
         place_RC, inside_RC = places(tile, 0, groups, width, ROWS, COLUMNS)
         # What is out of range becomes the largest number, and NaN stays, without being clamped: see to_float8.
-        tl.store(out_ptr + place_RC, to_float8(x_RC * scale, tl.float8e5), mask=inside_RC)
+        tl.store(out_ptr + place_RC, to_float8(x_RC * scale, "E5M2"), mask=inside_RC)
     tl.store(part_ptr + tl.program_id(0), tl.max(tl.max(bits_RC, axis=1), axis=0))
 
 
@@ -343,7 +348,7 @@ def quantize_groups(x: torch.Tensor, width: int, *, gated: bool = False) -> tupl
     rows, columns = _sizes(x)
     columns = columns // 2 if gated else columns
     groups = groups_of(rows, columns, width)
-    out = torch.empty((rows, columns), dtype=torch.float8_e4m3fn, device=x.device)
+    out = torch.empty((rows, columns), dtype=E4M3, device=x.device)
     scale = torch.empty((rows, groups.per_row), dtype=torch.float32, device=x.device)
     if groups.total:
         launch(
@@ -377,9 +382,9 @@ def microscale(x: torch.Tensor, width: int, *, packs: bool) -> tuple[torch.Tenso
     require_low(x, dtypes=SOURCES)
     rows, columns = _sizes(x)
     groups = _blocks_of(rows, columns, width)
-    shape, dtype = ((rows, columns // 2), torch.float4_e2m1fn_x2) if packs else ((rows, columns), torch.float8_e4m3fn)
+    shape, dtype = ((rows, columns // 2), PACKED) if packs else ((rows, columns), E4M3)
     out = torch.empty(shape, dtype=dtype, device=x.device)
-    scale = torch.empty((rows, groups.per_row), dtype=torch.float8_e8m0fnu, device=x.device)
+    scale = torch.empty((rows, groups.per_row), dtype=E8M0, device=x.device)
     if groups.total:
         launch(
             microscale_kernel,
@@ -411,8 +416,8 @@ def nvfp4(x: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor, torc
     groups = _blocks_of(rows, columns, width)
     if not groups.total:
         raise ValueError("an empty tensor has no largest element")
-    out = torch.empty((rows, columns // 2), dtype=torch.float4_e2m1fn_x2, device=x.device)
-    scale = torch.empty((rows, groups.per_row), dtype=torch.float8_e4m3fn, device=x.device)
+    out = torch.empty((rows, columns // 2), dtype=PACKED, device=x.device)
+    scale = torch.empty((rows, groups.per_row), dtype=E4M3, device=x.device)
     whole = torch.empty((), dtype=torch.float32, device=x.device)
     parts = torch.empty(seekers(groups, x.device), dtype=torch.int32, device=x.device)
     launch(
@@ -467,7 +472,7 @@ def quantize_delayed(x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor
     if not x.numel() or scale.numel() != 1:
         raise ValueError(f"{list(x.shape)} elements are not quantised with {scale.numel()} scales")
     groups = _slices_of(rows, columns)
-    out = torch.empty((rows, columns), dtype=torch.float8_e5m2, device=x.device)
+    out = torch.empty((rows, columns), dtype=E5M2, device=x.device)
     largest = torch.empty((), dtype=x.dtype, device=x.device)
     parts = torch.empty(seekers(groups, x.device), dtype=torch.int32, device=x.device)
     launch(

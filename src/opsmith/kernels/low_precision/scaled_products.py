@@ -30,14 +30,14 @@ from ..common.indexing import Geometry, converted, index_type
 from ..common.launch import INTERPRETED, launch, layout_of, loop_bound, multiprocessors, pdl_prologue, require_served
 from ..matmul.matmul import GROUP
 from ..matmul.product_tiles import tile_origin
-from .formats import FLOAT8, as_bytes, from_float8, require_low, to_float8
+from .formats import E4M3, E5M2, FLOAT8, ROUNDED, SOURCES, as_bytes, from_float8, require_low, scale_at, to_float8
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
 #: Terms that are summed up in the accumulator of the tensor cores.
 TERMS = 128
 #: What a product is rounded to.
-RESULTS = (torch.bfloat16, torch.float16, torch.float32, *FLOAT8)
-_TYPES = {torch.float8_e4m3fn: tl.float8e4nv, torch.float8_e5m2: tl.float8e5}
+RESULTS = (*SOURCES, *FLOAT8)
+_FORMATS = {E4M3: "E4M3", E5M2: "E5M2"}
 
 
 class Tile(NamedTuple):
@@ -110,7 +110,7 @@ def scaled_product_kernel(
     """One tile of c of one batch.
 
     COLUMNS: how many columns share a scale, where BLOCK_K terms have scales of their own; 0 where all terms share one.
-    NARROW: the type of 8 bits that c, given as bytes, is rounded to, or None.
+    NARROW: the format of 8 bits that c, given as bytes, is rounded to, or None.
     """
     pdl_prologue()
     M, N, K = sizes
@@ -139,17 +139,17 @@ def scaled_product_kernel(
             a_MK = tl.load(a_ptr_MK, mask=k[None, :] < left, other=0.0)
             b_KN = tl.load(b_ptr_KN, mask=k[:, None] < left, other=0.0)
         if COLUMNS:
-            scale_M = tl.load(scale_a_ptr_M + step * strides.scale_a[2])
-            scale_N = tl.load(scale_b_ptr_N + step * strides.scale_b[2])
+            scale_M = scale_at(scale_a_ptr_M + step * strides.scale_a[2])
+            scale_N = scale_at(scale_b_ptr_N + step * strides.scale_b[2])
             c_MN += products(a_MK, b_KN) * (scale_M[:, None] * scale_N[None, :])
         else:
             c_MN += products(a_MK, b_KN)
         a_ptr_MK += BLOCK_K * strides.a[2]
         b_ptr_KN += BLOCK_K * strides.b[1]
     if not COLUMNS:
-        c_MN *= tl.load(scale_a_ptr_M)[:, None] * tl.load(scale_b_ptr_N)[None, :]
+        c_MN *= scale_at(scale_a_ptr_M)[:, None] * scale_at(scale_b_ptr_N)[None, :]
     if bias_ptr is not None:
-        c_MN += converted(tl.load(bias_ptr + inside_n * bias_stride), tl.float32)[None, :]
+        c_MN += scale_at(bias_ptr + inside_n * bias_stride)[None, :]
     c_ptr_MN = c_ptr + batch * strides.c[0] + m[:, None] * strides.c[1] + n[None, :] * strides.c[2]
     inside_MN = (m < M)[:, None] & (n < N)[None, :]
     if NARROW is None:
@@ -188,7 +188,8 @@ def scaled_mm(
         ValueError: shapes that do not fit each other.
     """
     del use_fast_accum
-    require_served(bias, dtypes=(torch.bfloat16, torch.float16, torch.float32))
+    require_served(bias, dtypes=SOURCES)
+    require_served(scale_a, scale_b, dtypes=(torch.float32,))
     dtype = self.dtype if out_dtype is None else out_dtype
     if scale_result is not None or dtype not in RESULTS:
         raise NotImplementedError(f"results in {dtype} and scales of results are not served")
@@ -225,8 +226,8 @@ def multiply(
         c: in one of :data:`RESULTS`.
         a: in E4M3 or E5M2.
         b: in E4M3 or E5M2.
-        scale_a: (B, M or 1, blocks of K or 1), in float32.
-        scale_b: (B, N, blocks of N, or 1; blocks of K or 1), in float32.
+        scale_a: (B, M or 1, blocks of K or 1).
+        scale_b: (B, N, blocks of N, or 1; blocks of K or 1).
         bias: (N,), or None.
         block: terms, and columns, of a block that has a scale; 0: all terms share one.
 
@@ -234,7 +235,7 @@ def multiply(
         NotImplementedError: other types, devices or blocks.
     """
     require_low(a, b, dtypes=FLOAT8)
-    require_served(scale_a, scale_b, dtypes=(torch.float32,))
+    require_served(scale_a, scale_b, dtypes=SOURCES)
     if block and (block > TERMS or block < FEWEST_ROWS * 2 or block & (block - 1)):
         raise NotImplementedError(f"blocks of {block} terms are not served")
     (batch, M, K), N = a.shape, b.shape[2]
@@ -243,7 +244,7 @@ def multiply(
     tile = tile_of(batch, M, N, c.device)
     if block:
         tile = tile._replace(k=block)
-    narrow = _TYPES.get(c.dtype)
+    narrow = _FORMATS.get(c.dtype)
     reach = [Geometry(shape, (strides,)) for shape, strides in map(layout_of, (a, b, c))]
     launch(
         scaled_product_kernel,
@@ -294,7 +295,7 @@ class ScaledProduct(torch.nn.Module):
         self, x: torch.Tensor, weight: torch.Tensor, scale_x: torch.Tensor, scale_weight: torch.Tensor
     ) -> torch.Tensor:
         """``x[M, K] @ weight[N, K].T`` in bfloat16."""
-        return scaled_mm(x, weight.t(), scale_x, scale_weight, out_dtype=torch.bfloat16)
+        return scaled_mm(x, weight.t(), scale_x, scale_weight, out_dtype=ROUNDED)
 
 
 class RowScaledProduct(torch.nn.Module):
@@ -304,7 +305,7 @@ class RowScaledProduct(torch.nn.Module):
         self, x: torch.Tensor, weight: torch.Tensor, scale_x: torch.Tensor, scale_weight: torch.Tensor
     ) -> torch.Tensor:
         """``x[M, K] @ weight[N, K].T`` in bfloat16."""
-        return scaled_mm(x, weight.t(), scale_x, scale_weight.t(), out_dtype=torch.bfloat16)
+        return scaled_mm(x, weight.t(), scale_x, scale_weight.t(), out_dtype=ROUNDED)
 
 
 class BlockScaledProduct(torch.nn.Module):
@@ -318,7 +319,7 @@ class BlockScaledProduct(torch.nn.Module):
         self, x: torch.Tensor, scale_x: torch.Tensor, weight: torch.Tensor, scale_weight: torch.Tensor
     ) -> torch.Tensor:
         """``x[M, K] @ weight[N, K].T`` in bfloat16."""
-        c = torch.empty((len(x), len(weight)), dtype=torch.bfloat16, device=x.device)
+        c = torch.empty((len(x), len(weight)), dtype=ROUNDED, device=x.device)
         factors = x.unsqueeze(0), weight.t().unsqueeze(0)
         multiply(c.unsqueeze(0), *factors, scale_x.unsqueeze(0), scale_weight.unsqueeze(0), block=self.block)
         return c
@@ -331,6 +332,6 @@ class GroupedProduct(torch.nn.Module):
         self, x: torch.Tensor, weight: torch.Tensor, scale_x: torch.Tensor, scale_weight: torch.Tensor
     ) -> torch.Tensor:
         """``x[E, M, K] @ weight[E, N, K].mT`` in bfloat16."""
-        c = torch.empty((len(x), x.shape[1], weight.shape[1]), dtype=torch.bfloat16, device=x.device)
+        c = torch.empty((len(x), x.shape[1], weight.shape[1]), dtype=ROUNDED, device=x.device)
         multiply(c, x, weight.mT, scale_x, scale_weight)
         return c
