@@ -91,6 +91,24 @@ def scale_of(bits: tl.tensor, LARGEST: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def quotients(x: tl.tensor, scale: tl.tensor) -> tl.tensor:
+    """``x / scale`` of scales above zero, rounded as IEEE 754 says; shapes are broadcast.
+
+    A product with the reciprocal and one correction by the remainder (Markstein, 1990): three instructions an element,
+    where a division takes some ten. Of an infinite scale, whose quotients are 0 and NaN, the remainder is left out.
+    """
+    if _INTERPRETED:
+        result = tl.div_rn(x, scale)  # It rounds the product of a fused operation as well.
+    else:
+        reciprocal = tl.div_rn(tl.full(scale.shape, 1.0, tl.float32), scale)
+        finite = tl.where(scale < float("inf"), scale, 0.0)
+        first = x * reciprocal
+        left = tl.fma(-first, tl.broadcast_to(finite, x.shape), x)
+        result = tl.fma(left, tl.broadcast_to(reciprocal, x.shape), first)
+    return result
+
+
+@triton.jit
 def scale_at(scale_ptr: tl.tensor) -> tl.tensor:
     """Scales of any float type, in float32."""
     return converted(tl.load(scale_ptr), tl.float32)

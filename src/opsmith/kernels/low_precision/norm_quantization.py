@@ -19,7 +19,7 @@ import triton.language as tl
 
 from ..common.indexing import widened
 from ..common.launch import INTERPRETED, INTERPRETED_TILE, launch, loop_bound, pdl_prologue
-from .formats import E4M3, E4M3_LARGEST, SOURCES, as_bytes, magnitude_bits, require_low, scale_of, to_float8
+from .formats import E4M3, E4M3_LARGEST, SOURCES, as_bytes, magnitude_bits, quotients, require_low, scale_of, to_float8
 from .quantization import MOST_COLUMNS
 
 #: Of problem 15.
@@ -61,7 +61,7 @@ def norm_quantize_kernel(
         weight_C = load_columns(weight_ptr, weight_stride, 0, width, COLUMNS)
         y_C = x_C * tl.rsqrt(tl.sum(x_C * x_C, axis=0) / width + eps) * weight_C
         scale = scale_of(tl.max(magnitude_bits(y_C), axis=0, keep_dims=True), _E4M3)
-        tl.store(out_ptr + column, to_float8(tl.div_rn(y_C, scale), "E4M3"), mask=column < width)
+        tl.store(out_ptr + column, to_float8(quotients(y_C, scale), "E4M3"), mask=column < width)
     else:
         squares_C = tl.zeros((COLUMNS,), tl.float32)
         for step in range(steps):
@@ -79,7 +79,7 @@ def norm_quantize_kernel(
             x_C = load_columns(x_ptr, x_strides[1], step, width, COLUMNS)
             weight_C = load_columns(weight_ptr, weight_stride, step, width, COLUMNS)
             y_C = x_C * rstd * weight_C
-            tl.store(out_ptr + column, to_float8(tl.div_rn(y_C, scale), "E4M3"), mask=column < width)
+            tl.store(out_ptr + column, to_float8(quotients(y_C, scale), "E4M3"), mask=column < width)
     tl.store(scale_ptr + row + tl.arange(0, 1), scale)
 
 

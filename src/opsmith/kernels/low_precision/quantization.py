@@ -46,6 +46,7 @@ from .formats import (
     magnitude_bits,
     over_number,
     packed,
+    quotients,
     require_low,
     scale_at,
     scale_of,
@@ -180,7 +181,7 @@ def quantize_groups_kernel(
         x_RC = load_source(x_ptr, tile, 0, groups, per_row, width, strides, GATED, ROWS, COLUMNS)
         scale_R = scale_of(tl.max(magnitude_bits(x_RC), axis=1), _E4M3)
         place_RC, inside_RC = places(tile, 0, groups, width, ROWS, COLUMNS)
-        tl.store(out_ptr + place_RC, to_float8(tl.div_rn(x_RC, scale_R[:, None]), "E4M3"), mask=inside_RC)
+        tl.store(out_ptr + place_RC, to_float8(quotients(x_RC, scale_R[:, None]), "E4M3"), mask=inside_RC)
     else:
         bits_RC = tl.zeros((ROWS, COLUMNS), tl.int32)
         for step in range(steps):
@@ -192,7 +193,7 @@ def quantize_groups_kernel(
             start = step * COLUMNS
             x_RC = load_source(x_ptr, tile, start, groups, per_row, width, strides, GATED, ROWS, COLUMNS)
             place_RC, inside_RC = places(tile, start, groups, width, ROWS, COLUMNS)
-            tl.store(out_ptr + place_RC, to_float8(tl.div_rn(x_RC, scale_R[:, None]), "E4M3"), mask=inside_RC)
+            tl.store(out_ptr + place_RC, to_float8(quotients(x_RC, scale_R[:, None]), "E4M3"), mask=inside_RC)
     tl.store(scale_ptr + group, scale_R, mask=group < groups)
 
 

@@ -8,10 +8,9 @@
 One scale for a whole factor is the scale of every row. Scales of blocks are those of DeepSeek-V3 (2024, section 3.3.2):
 a scale for B = 128 terms of a row of a, and one for B x B numbers of b.
 
-On Hopper the tensor cores' accumulator for 8 bits keeps some 14 bits of a sum. So the products of a step of at most 128
-terms start from zero, and are added up in float32 by the other cores, as cuBLAS does unless it is told to be fast; for
-blocks that is where the scales come in. A tile has two accumulators then: 128 x 128 in two warp groups leaves each
-thread 64 registers for both.
+On Hopper the tensor cores' accumulator for 8 bits keeps some 14 bits of a sum (the same section). So the products of a
+step of at most 128 terms start from zero, and are added up in float32 by the other cores; for blocks that is where the
+scales come in. A tile has two accumulators then: of 128 x 128 in two warp groups each thread has 64 registers for each.
 
 ``2 M N K`` operations over ``M K + N K + itemsize * M N`` bytes, and the scales.
 
