@@ -26,7 +26,7 @@ import triton.language as tl
 
 from ..common.indexing import Geometry, converted, index_type, widened
 from ..common.launch import INTERPRETED, launch, layout_of, loop_bound, multiprocessors, pdl_prologue, require_served
-from ..matmul.matmul import GROUP
+from ..matmul.matmul import GROUP, Sizes
 from ..matmul.product_tiles import tile_origin
 from .formats import (
     E4M3,
@@ -41,7 +41,7 @@ from .formats import (
     require_low,
     scale_at,
 )
-from .scaled_products import FEWEST_ROWS, Sizes, Tile
+from .scaled_products import FEWEST_ROWS, Tile
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
 #: Two warp groups share the work of widening; a step is two blocks of scales, or four of NVFP4.

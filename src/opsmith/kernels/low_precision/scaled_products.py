@@ -19,7 +19,7 @@ Suffixes: ``_B`` batch, ``_M`` rows of a, ``_N`` columns of b, ``_K`` what is su
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -27,7 +27,7 @@ import triton.language as tl
 
 from ..common.indexing import Geometry, converted, index_type
 from ..common.launch import INTERPRETED, launch, layout_of, loop_bound, multiprocessors, pdl_prologue, require_served
-from ..matmul.matmul import GROUP
+from ..matmul.matmul import GROUP, Sizes
 from ..matmul.product_tiles import tile_origin
 from .formats import E4M3, E5M2, FLOAT8, ROUNDED, SOURCES, as_bytes, from_float8, require_low, scale_at, to_float8
 
@@ -65,14 +65,6 @@ class Strides(NamedTuple):
     b: tuple[int, ...]
     scale_a: tuple[int, ...]
     scale_b: tuple[int, ...]
-
-
-class Sizes(NamedTuple):
-    """Rows and columns of the result, and terms of each of its sums."""
-
-    M: Any
-    N: Any
-    K: Any
 
 
 @triton.jit
