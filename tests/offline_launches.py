@@ -34,6 +34,7 @@ from opsmith.kernels.attention import attention
 from opsmith.kernels.copies import concatenation, filling, rearrangements, sequences
 from opsmith.kernels.indexing import gathering, masking, scattering
 from opsmith.kernels.lists import foreach
+from opsmith.kernels.low_precision import grouped_products, scaled_products
 from opsmith.kernels.matmul import matmul
 from opsmith.kernels.norms import layer_norm
 from opsmith.kernels.pointwise import arithmetic, basic, signs
@@ -118,6 +119,7 @@ def described(compiled: Any, grid: tuple[int, ...], args: tuple[Any, ...], meta:
 X, Y = torch.ones(64, 48), torch.ones(64, 48)
 Q = torch.ones(2, 3, 64, 16, dtype=torch.float16)
 Z = torch.complex(X, Y)
+N = X.to(torch.float8_e4m3fn)
 INDEX = torch.arange(16)
 CPU = torch.device("cpu")
 #: A call of one shipped kernel of each family.
@@ -168,6 +170,12 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "abs.default": (signs.absolute, (Z.t(),)),
     "mean.dim": (reductions.mean_dim, (Z, [0])),
     "bmm.default": (matmul.bmm, (Z.mT[None], Z[None])),
+    # Pointers to 8 bits.
+    "_scaled_mm.default": (scaled_products.scaled_mm, (N, N.t(), X[0, 0], Y[0, 0])),
+    "_scaled_grouped_mm.default": (
+        grouped_products.scaled_grouped_mm,
+        (N, N[None].mT, X[:, 0].contiguous(), Y[None, :, 0].contiguous(), torch.tensor([64], dtype=torch.int32)),
+    ),
 }
 
 

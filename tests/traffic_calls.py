@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from tests.described_calls import t
 
-F32, I64 = torch.float32, torch.int64
+F32, I64, E4M3 = torch.float32, torch.int64, torch.float8_e4m3fn
 
 
 class Sample(NamedTuple):
@@ -144,6 +144,11 @@ CALLS: dict[str, Sample] = {
     "addmm.default": Sample((t(16), t(64, 32), t(32, 16))),
     "mv.default": Sample((t(64, 32), t(32))),
     "addr.default": Sample((t(64, 32), t(64), t(32))),
+    # Formats of 8 bits and fewer.
+    "_scaled_mm.default": Sample(
+        (t(64, 32, dtype=E4M3), t(16, 32, dtype=E4M3).t(), t(64, 1, dtype=F32), t(1, 16, dtype=F32)),
+        {"out_dtype": torch.bfloat16},
+    ),
     # Convolution.
     "convolution.default": Sample((image(), t(8, 3, 3, 3), t(8), [1, 1], [1, 1], [1, 1], False, [0, 0], 1)),
     "convolution_backward.default": Sample(

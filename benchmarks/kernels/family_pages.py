@@ -141,10 +141,9 @@ def title_of(page: Path) -> str:
 
 
 def ops_by_file() -> dict[str, list[str]]:
-    """The overloads, and parallel problems, that each file of the shipped kernels answers, in the manifest's order."""
+    """The overloads, and problems, that each file of the shipped kernels answers, in the manifest's order."""
     ops: dict[str, list[str]] = defaultdict(list)
-    described = manifest.read(KERNELS)
-    for op, entry in (described.kernels | described.ranks).items():
+    for op, entry in manifest.read(KERNELS).described.items():
         assert entry.file is not None
         ops[entry.file].append(op)
     return dict(ops)
@@ -193,9 +192,11 @@ def family_part(entries: Mapping[str, Sequence[str]], figures: Sequence[Figure],
     """The generated part of one family's page."""
     ops = {op for own in entries.values() for op in own}
     own = [figure for figure in figures if figure.file in entries]
-    problems = sum("." not in op for op in ops)
+    modules, problems = sum("/" in op for op in ops), sum("." not in op for op in ops)
     lines = ["## Ops", "", f"{len(ops) - problems} overloads.", ""]
-    if problems:
+    if modules:
+        lines[2] = f"{len(ops) - modules} overloads and {modules} module problems."
+    elif problems:
         lines[2] = f"{len(ops) - problems} collectives and {problems} parallel problems."
     lines += ["| file | ops |", "|---|---|"]
     lines += [f"| `{Path(file).name}` | {_packets(names)} |" for file, names in entries.items()]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from opsmith import pipeline
 from opsmith.cli.main import app
 from opsmith.core.case import CaseRef
-from opsmith.core.problems import problem_files, problems_hash
+from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files, problems_hash
 from opsmith.core.run import Options, RunDirectory, Selection, Summary
 from opsmith.core.verdict import Status
 from opsmith.errors import BadInput
@@ -106,6 +106,20 @@ def test_honest_solutions_are_accepted(tmp_path: Path) -> None:
     summary = judge(ROOT / "honest", tmp_path / "run")
     assert {} == {name: op.statuses for name, op in summary.per_op.items() if not op.accepted}
     assert len(problem_files(PROBLEMS)) == summary.ops["correct"]
+
+
+def test_the_shipped_kernels_solve_problems_in_8_bits(tmp_path: Path) -> None:
+    """By the classes that their manifest names: of a file that others import, of a product, with weights."""
+    names = ("1_TokenQuantize", "12_MXFP4Linear", "15_NormQuantize")
+    selection = Selection(
+        problems=str(SHIPPED_PROBLEMS),
+        problems_hash=problems_hash(SHIPPED_PROBLEMS),
+        sizes="small",
+    )
+    ops = tuple([f"low_precision/{name}" for name in names])
+    options = Options(suite="modules", backend="opsmith", device="cpu", ops=ops, dtypes=("f32",), selection=selection)
+    summary = pipeline.evaluate(options, tmp_path / "run", jobs=1)
+    assert set(ops) == {name for name, op in summary.per_op.items() if op.accepted}
 
 
 @pytest.fixture(scope="module")

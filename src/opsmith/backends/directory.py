@@ -15,7 +15,7 @@ An in-place or ``out=`` overload with no kernel of its own gets the functional o
 with a copy; for ``out=`` that comes before the packet's folder, whose function takes no ``out``.
 
 Module tasks are answered by files that define ``ModelNew``: see :func:`opsmith.core.problems.solution_files`. A
-parallel problem may have an entry in the manifest, too: a function of the problem's inputs, or a class.
+problem may have an entry in the manifest, too: a class, or for a parallel one a function of the problem's inputs.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ class KernelDirectory:
 
     def samples_for(self, task: Task) -> tuple[Kernel, ...]:
         """See :class:`opsmith.backends.Sampler`."""
-        entry = self._manifest.ranks.get(task.name)
-        if task.kind is TaskKind.PARALLEL and entry is not None and entry.entry is not None:
+        section = self._manifest.ranks if task.kind is TaskKind.PARALLEL else self._manifest.modules
+        entry = section.get(task.name)
+        if entry is not None and entry.entry is not None:
             return (self._kernel(task.name, self.path, entry.entry, entry),)
         return solutions_in(self.path, task, backend=self.name)
 
@@ -106,7 +107,7 @@ class KernelDirectory:
 
         A file that does not parse is none of them: loading it says where.
         """
-        stated = self._manifest.kernels | self._manifest.ranks
+        stated = self._manifest.described
         entries = {op: entry.entry for op, entry in stated.items() if entry.entry is not None}
         found = {op: _fault(self.path, op, entry) for op, entry in entries.items()}
         for folder in sorted(self._folders):

@@ -7,7 +7,8 @@
        "relu.default": {"entry": "pointwise.py:relu", "dsl": "triton", "provenance": {"author": "me"}},
        "add.Tensor":   {"best": 3}}}
 
-``ranks`` says the same of what ranks answer together: collectives, and parallel problems by their names.
+``ranks`` says the same of what ranks answer together: collectives, and parallel problems by their names. ``modules``
+says it of module problems by their names: an entry there is a class, as a solution's ``ModelNew``.
 
 ``entry`` is a file of the directory and a function in it. ``best`` chooses among the versions in
 the op's own folder, by number or by file name. An op with neither keeps the folder's highest
@@ -55,6 +56,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     format: int = FORMAT
     kernels: dict[str, KernelEntry] = {}
     ranks: dict[str, KernelEntry] = {}
+    modules: dict[str, KernelEntry] = {}
+
+    @property
+    def described(self) -> dict[str, KernelEntry]:
+        """All sections together: they share no names."""
+        return self.kernels | self.ranks | self.modules
 
 
 def read(directory: Path) -> Manifest:
@@ -78,7 +85,7 @@ def read(directory: Path) -> Manifest:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
     if manifest.format != FORMAT:
         raise BadInput(f"{path} has format {manifest.format}; this opsmith reads format {FORMAT}")
-    described = manifest.kernels | manifest.ranks
+    described = manifest.described
     outside = _outside(directory, {entry.file for entry in described.values() if entry.file is not None})
     for op, entry in described.items():
         _check_entry(path, op, entry, outside)

@@ -142,6 +142,32 @@ def test_the_manifest_names_what_ranks_answer_together(tmp_path: Path) -> None:
     assert {"2_Gather"} == directory.faults().keys()
 
 
+def test_the_manifest_names_classes_for_module_problems(tmp_path: Path) -> None:
+    """Before a file that is called like the problem; the worker gets all files of the directory, which share code."""
+    (tmp_path / "norms").mkdir()
+    (tmp_path / "norms" / "__init__.py").touch()
+    (tmp_path / "norms" / "rms.py").write_text("from .. import tiles\nclass RmsNorm: ...\n")
+    (tmp_path / "tiles.py").write_text("")
+    (tmp_path / "1_RmsNorm.py").write_text("class ModelNew: ...\n")
+    modules = {"L1/1_RmsNorm": {"entry": "norms/rms.py:RmsNorm"}, "L1/2_Gone": {"entry": "norms/rms.py:Gone"}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1, "modules": modules}))
+    directory = KernelDirectory(tmp_path)
+
+    def answer(kind: TaskKind) -> Kernel | None:
+        schema = OpSchema(name="L1/1_RmsNorm", schema="", variant=Variant.FUNCTIONAL, kind=kind)
+        return directory.kernel_for(Task(name="L1/1_RmsNorm", op=schema, suite="modules"))
+
+    kernel = answer(TaskKind.MODULE)
+    assert kernel is not None
+    assert (Loader.FILE, "norms/rms.py:RmsNorm", str(tmp_path)) == (kernel.loader, kernel.entry, kernel.root)
+    assert {"norms/rms.py", "tiles.py"} <= kernel.files.keys()
+    of_ranks = answer(TaskKind.PARALLEL)
+    assert of_ranks is not None
+    assert "1_RmsNorm.py:ModelNew" == of_ranks.entry
+    assert set() == directory.named_ops()
+    assert {"L1/2_Gone"} == directory.faults().keys()
+
+
 def test_entries_for_ops_are_no_mistakes_where_collectives_are_asked(tmp_path: Path) -> None:
     """One directory may answer both."""
     entry = {"entry": "all.py:answer"}

@@ -85,6 +85,8 @@ def test_the_rest_of_a_launch_is_the_compiled_kernels(offline: dict[str, Any]) -
         "running_sum_kernel",
         "masked_scatter_kernel",
         "sequence_kernel",
+        "scaled_product_kernel",
+        "scaled_groups_kernel",
     }
     assert kernels == {launch["kernel"] for launch in offline["launches"]}
 

@@ -231,3 +231,50 @@ def test_kernels_of_complex_numbers_compile_for_hopper(forks: Forks, tmp_path: P
     assert 0 == shown.status, shown.output
     launches = dict(line.split() for line in shown.output.splitlines())
     assert {"bmm.default": "3", "_linalg_solve_ex.default": "3", "angle.default": "1"}.items() <= launches.items()
+
+
+#: Compiles what the low-precision problems launch at their full sizes, and grouped rows, which are no problem.
+LOW_PRECISION = """
+import torch
+from torch._subclasses import FakeTensorMode
+from opsmith.backends import manifest
+from opsmith.core.kernel import SHIPPED_KERNELS
+from opsmith.core.problems import SHIPPED_PROBLEMS, problem_files
+from opsmith.prewarm.compiling import Compiler, kernel_function
+from opsmith.tasks.problem_module import import_problem
+
+compiler, files = Compiler(90), problem_files(SHIPPED_PROBLEMS)
+with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"), torch.no_grad():
+    for task, entry in manifest.read(SHIPPED_KERNELS).modules.items():
+        problem = import_problem(files[task])
+        kernel_function(entry.entry)(*problem.get_init_inputs())(*problem.get_inputs())
+    a, b = torch.empty(4096, 2048).to(torch.float8_e4m3fn), torch.empty(8, 1024, 2048).to(torch.float8_e4m3fn)
+    ends = torch.empty(8, dtype=torch.int32)
+    grouped = kernel_function("low_precision/grouped_products.py:scaled_grouped_mm")
+    grouped(a, b.mT, torch.empty(4096), torch.empty(8, 1024), ends, out_dtype=torch.bfloat16)
+print(compiler.launches)
+"""
+
+
+#: Of a tile of 128 x 128 in 256 threads.
+SUMS_OF_A_THREAD = 64
+
+
+@pytest.mark.slow
+def test_formats_of_8_bits_and_fewer_use_the_units_of_hopper(forks: Forks, tmp_path: Path) -> None:
+    """Products of 8 bits, conversions to them, and tensor cores for what is widened; sums start anew at each step."""
+    shown = forks.run(LOW_PRECISION, TRITON_CACHE_DIR=str(tmp_path))
+    assert (0, "21\n") == shown, shown.output
+    codes: dict[str, list[str]] = {}
+    for path in tmp_path.glob("*/*.ptx"):
+        codes.setdefault(path.stem, []).append(path.read_text())
+    for name in ("scaled_product_kernel", "scaled_groups_kernel"):
+        for code in codes[name]:
+            assert re.search(r"wgmma\.mma_async\S*\.f32\.e4m3\.e4m3", code)
+            assert "cp.async.cg.shared.global" in code
+            # Each of a thread's sums is added, or scaled and added, to one that the tensor cores do not hold.
+            assert SUMS_OF_A_THREAD <= len(re.findall(r"\b(?:add|fma)(?:\.rn)?\.f32", code))
+    assert all(re.search(r"wgmma\.mma_async\S*\.f32\.bf16\.bf16", code) for code in codes["microscaled_product_kernel"])
+    for name in ("quantize_groups_kernel", "norm_quantize_kernel"):
+        assert all("cvt.rn.satfinite.e4m3x2.f32" in code for code in codes[name])
+    assert all("cvt.rn.satfinite.e5m2x2.f32" in code for code in codes["delayed_kernel"])

@@ -306,13 +306,16 @@ def test_files_are_read_beside_the_judging(monkeypatch: pytest.MonkeyPatch) -> N
     assert usual_s == pytest.approx(sys.getswitchinterval())
 
 
+@pytest.mark.parametrize(("loader", "name"), [(Loader.MODULE, "ModelNew"), (Loader.FILE, "Conj")])
 @pytest.mark.parametrize(("launches", "status"), [(0, Status.DISHONEST), (1, Status.POLICY)])
-def test_the_kernels_that_a_module_declares_are_looked_for(launches: int, status: Status, tmp_path: Path) -> None:
-    """The entry of its kernel is a class, and what is called is the class's forward."""
-    source = DECLARED + "import torch\nclass ModelNew:\n    def forward(self, x):\n        return torch.add(relu, x)\n"
+def test_the_kernels_that_a_module_declares_are_looked_for(
+    launches: int, status: Status, loader: Loader, name: str, tmp_path: Path
+) -> None:
+    """The entry of its kernel is a class, of any name where a manifest says it; what is called is its forward."""
+    source = DECLARED + f"import torch\nclass {name}:\n    def forward(self, x):\n        return torch.add(relu, x)\n"
     (tmp_path / "conj.py").write_text(source)
     kernel = msgspec.structs.replace(
-        JOB.kernel, files={"conj.py": ""}, loader=Loader.MODULE, entry="conj.py:ModelNew", task="L1/1_X"
+        JOB.kernel, files={"conj.py": ""}, loader=loader, entry=f"conj.py:{name}", task="L1/1_X"
     )
     schema = msgspec.structs.replace(JOB.schema, name="L1/1_X", kind=TaskKind.MODULE)
     job = msgspec.structs.replace(JOB, kernel=kernel, schema=schema, root=tmp_path, policy="native")

@@ -215,7 +215,7 @@ def _is_entry(node: Function, source: Source, entry: str | None) -> bool:
     parent = source.scopes[node].parent
     assert parent is not None
     if isinstance(parent.node, ast.ClassDef):
-        return entry is None and parent.node.name == "ModelNew" and node.name == "forward"
+        return parent.node.name == (entry or "ModelNew") and node.name == "forward"
     if not isinstance(parent.node, ast.Module):
         return False
     return node.name == entry if entry is not None else is_entry_name(node.name)
