@@ -15,7 +15,7 @@ from opsmith.cli import main
 from opsmith.core.run import Options, RunDirectory
 
 #: What a run that can be resumed was asked for; RESUME asks for the same.
-OPTIONS = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",))
+OPTIONS = Options(suite="smoke", backend="aten", device="cpu", dtypes=("f32",), isolation="backend")
 RESUME = ("run", "--backend", "aten", "--suite", "smoke", "--device", "cpu", "--timing", "off", "--resume", "-o", "run")
 
 PROGRESS = re.compile(r"opsmith: \w+: \d+ of \d+")

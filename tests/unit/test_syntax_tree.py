@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree, syntax_tree
 
 SOURCE = "\n".join(f"def f{n}(x):\n    return ((x + {n})) if x else [[[x[{n}]]]]" for n in range(30))
 
@@ -48,4 +48,4 @@ def test_what_does_not_parse_is_a_syntax_error(source: str) -> None:
 
 def test_an_expression_is_one() -> None:
     """As ast.parse has it."""
-    assert isinstance(syntax_tree("a + 1", mode="eval").body, ast.BinOp)
+    assert isinstance(expression_tree("a + 1"), ast.BinOp)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from opsmith import pipeline
 from opsmith.pipeline import Silent, TimedStages
 
 
 def test_each_stage_has_its_seconds_and_one_that_comes_twice_has_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was before the first stage belongs to it."""
     times = iter([3.0, 10.0, 11.5, 20.0])
-    monkeypatch.setattr(pipeline.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr("opsmith.pipeline.time.monotonic", lambda: next(times))
     stages = TimedStages(Silent(), started=1.0)
     stages.stage("starting", 0)
     stages.stage("judging", 5)

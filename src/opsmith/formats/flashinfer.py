@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree, syntax_tree
 from opsmith.errors import BadInput
 from opsmith.formats.schema import Document, read_text
 
@@ -312,7 +312,7 @@ _LARGEST_EXPONENT = 64
 
 def _names_in(expression: str) -> set[str]:
     try:
-        return {node.id for node in ast.walk(syntax_tree(expression, mode="eval")) if isinstance(node, ast.Name)}
+        return {node.id for node in ast.walk(expression_tree(expression)) if isinstance(node, ast.Name)}
     except SyntaxError:
         return set()  # Its value is refused.
 
@@ -320,7 +320,7 @@ def _names_in(expression: str) -> set[str]:
 def _value_of(expression: str, known: Mapping[str, int], name: str) -> int:
     """The value of an arithmetic expression; never evaluated as Python."""
     try:
-        value = _arithmetic(syntax_tree(expression, mode="eval").body, known)
+        value = _arithmetic(expression_tree(expression), known)
         if value == int(value):
             return int(value)
     except (ArithmeticError, KeyError, SyntaxError, TypeError, ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree
 from opsmith.errors import BadInput
 from opsmith.formats.flashinfer import (
     PYTHON_LANGUAGES,
@@ -298,7 +298,7 @@ def _extent(axis: str, bound: Mapping[str, str], definition: Definition) -> str:
         return axis
     described = definition.axes[axis]
     if isinstance(described, ExprAxis) and axis not in bound:
-        tree = syntax_tree(described.expression, mode="eval")
+        tree = expression_tree(described.expression)
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 node.id = _extent(node.id, bound, definition)

@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Iterator, Sequence
 
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree, syntax_tree
 
 #: Attribute of a node that holds the node above it.
 _PARENT = "opsmith_parent"
@@ -100,7 +100,7 @@ def changed(node: ast.AST, **fields: object) -> ast.AST:
 
 def expression(text: str, **parts: ast.expr) -> ast.expr:
     """An expression written as text, with nodes for its names; a name may occur more than once."""
-    tree = syntax_tree(text, mode="eval").body
+    tree = expression_tree(text)
 
     class _Fill(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -22,11 +23,16 @@ from opsmith.core.run import Options
     ],
 )
 def test_only_opsmiths_own_kernels_share_a_worker_unasked(
-    asked: str, backend: str, expected: str, monkeypatch: pytest.MonkeyPatch
+    asked: Literal["auto", "kernel", "backend"], backend: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder of somebody's that has a backend's name is somebody's."""
     seen: list[Options] = []
     monkeypatch.setattr(run, "check_backend", lambda _: None)
-    monkeypatch.setattr(run, "judge", lambda options, *_args, **_kwargs: seen.append(options) or 0)
+
+    def judge(options: Options, *_: object, **__: object) -> int:
+        seen.append(options)
+        return 0
+
+    monkeypatch.setattr(run, "judge", judge)
     run.run(backend, suite="smoke", dtype="f32", device="cpu", isolation=asked, out=Path("anywhere"))
     assert [expected] == [options.isolation for options in seen]

@@ -22,6 +22,7 @@ from opsmith.dispatch.choice.classes import class_of
 from opsmith.dispatch.override import FallbackWarning
 from opsmith.dispatch.plans import native
 from opsmith.dispatch.plans.mode import VARIABLE, LaunchMode
+from opsmith.dispatch.plans.signature import signature_of
 from opsmith.errors import BadInput
 from opsmith.trials import book
 from opsmith.trials.book import Trial
@@ -279,7 +280,7 @@ def test_an_op_whose_calls_are_all_left_is_looked_at_now_and_then(
 def in_python(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """The arguments of calls that reached Python."""
     seen: list[tuple[Any, ...]] = []
-    read = entry.signature_of
+    read = signature_of
 
     def noted(args: tuple[Any, ...], *more: Any) -> Any:
         seen.append(args)

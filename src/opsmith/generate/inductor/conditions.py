@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -66,7 +66,7 @@ class Condition:
     def __init__(self, text: str) -> None:
         self.text = text
         try:
-            self._tree = syntax_tree(text, mode="eval").body
+            self._tree = expression_tree(text)
         except SyntaxError as exc:
             raise Unreadable(text) from exc
         self.names = frozenset(_check(self._tree))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree, syntax_tree
 from opsmith.generate.inductor.cpp_text import standalone
 from opsmith.generate.inductor.metal_text import MetalKernel, metal_kernels
 from opsmith.generate.inductor.metal_text import launch as launch_metal
@@ -227,7 +227,7 @@ class _Rewrite(ast.NodeTransformer):
                 node.args += [*dtypes, _name("device")]
                 node.keywords = []
         elif self._library and name in _LIBRARY:
-            node.func = syntax_tree(_LIBRARY[name], mode="eval").body
+            node.func = expression_tree(_LIBRARY[name])
         elif self._library and name.startswith("torch.ops.aten."):
             pass
         elif name not in _ARITHMETIC and name.rpartition(".")[2] not in ("size", "stride"):

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.case import digest
-from opsmith.core.syntax_tree import syntax_tree
+from opsmith.core.syntax_tree import expression_tree, syntax_tree
 
 #: Functions of the device's library that Triton has itself.
 _TRITONS_OWN = frozenset(
@@ -195,12 +195,10 @@ def _functions(emitted: str) -> list[str]:
 def launch(kernel: TritonKernel, arguments: Sequence[ast.expr], numbers: Sequence[ast.expr] = ()) -> ast.expr:
     """The expression that launches a kernel."""
     given = dict(zip(kernel.parameters, arguments, strict=True))
-    grid = ", ".join(
-        ast.unparse(_Substituted(given).visit(syntax_tree(size, mode="eval").body)) for size in kernel.grid
-    )
+    grid = ", ".join(ast.unparse(_Substituted(given).visit(expression_tree(size))) for size in kernel.grid)
     texts = [*map(ast.unparse, (*arguments, *numbers)), *(f"{key}={value}" for key, value in kernel.meta.items())]
     comma = "," if len(kernel.grid) == 1 else ""
-    return syntax_tree(f"{kernel.name}[({grid}{comma})]({', '.join(texts)})", mode="eval").body
+    return expression_tree(f"{kernel.name}[({grid}{comma})]({', '.join(texts)})")
 
 
 class _Substituted(ast.NodeTransformer):
