@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import runpy
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opsmith.devices import nvml
 from opsmith.devices.kind import NVIDIA_DSLS, DeviceKind
 
 if TYPE_CHECKING:
@@ -37,19 +36,8 @@ class Cuda(DeviceKind):
     failures: tuple[str, ...] = ("CUDA error", "CUDA driver error")
 
     def visible(self) -> list[str]:
-        """As ``CUDA_VISIBLE_DEVICES`` says, else as nvidia-smi lists them."""
-        if "CUDA_VISIBLE_DEVICES" in os.environ:
-            return super().visible()
-        if shutil.which("nvidia-smi") is None:
-            return []
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"],  # noqa: S607 - the driver's, wherever it is
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=20,
-        )
-        return done.stdout.split() if done.returncode == 0 else []
+        """As ``CUDA_VISIBLE_DEVICES`` says, else as the driver lists them."""
+        return super().visible() if "CUDA_VISIBLE_DEVICES" in os.environ else nvml.uuids()
 
     def missing(self) -> str | None:
         """No driver is loaded."""

@@ -13,11 +13,12 @@ from opsmith import devices
 from opsmith.cli.doctor import _described, _problems
 from opsmith.cli.selection import parse_device
 from opsmith.core.run import Options
-from opsmith.devices import cuda, kind_of
+from opsmith.devices import cuda, kind_of, nvml
 from opsmith.devices import xpu as xpu_module
 from opsmith.devices.cpu import Cpu
 from opsmith.devices.cuda import Cuda, Rocm
 from opsmith.devices.mps import Mps
+from opsmith.devices.nvml import GpuMemory
 from opsmith.devices.xpu import Xpu
 from opsmith.errors import BadInput, UsageError
 from opsmith.pipeline import check_options
@@ -40,7 +41,7 @@ def test_a_kind_is_registered_by_its_device_type(name: str, made: type, *, teste
 
 def test_rocm_is_what_cuda_means_to_a_torch_that_was_built_for_it(rocm: Rocm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch keeps the device type; nothing of NVIDIA's driver serves it, and it is untested."""
-    monkeypatch.setattr("opsmith.runner.machine.environment._first_line", lambda *_: "81559, 81559")
+    monkeypatch.setattr(nvml, "memory_of", lambda _: GpuMemory("GPU-1", 1 << 36, 1 << 36))
     assert ("cuda", False, False) == (rocm.type, rocm.nvidia_driver, rocm.tested)
     assert ("cuda", True, True) == (Cuda.type, Cuda.nvidia_driver, Cuda.tested)
     assert device_memory("cuda", None) is None

@@ -15,6 +15,8 @@ from typing import Any, cast
 import pytest
 
 from opsmith.core.run import Options, Selection
+from opsmith.devices import nvml
+from opsmith.devices.nvml import GpuMemory
 from opsmith.errors import NoDeviceMemory, RefereeFailed
 from opsmith.runner.judge import device_lane
 from opsmith.runner.judge.device_lane import DeviceLane
@@ -120,10 +122,10 @@ def test_sixteen_checks_share_a_device_that_holds_five(tmp_path: Path, monkeypat
 
 def test_a_cpu_and_a_machine_that_says_nothing_have_no_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """There judges start at once, as they did."""
-    monkeypatch.setattr("opsmith.runner.machine.environment._first_line", lambda *_: None)
+    monkeypatch.setattr(nvml, "memory_of", lambda _: None)
     assert device_memory("cpu", None) is None
     assert device_memory("cuda", None) is None
-    monkeypatch.setattr("opsmith.runner.machine.environment._first_line", lambda *_: "GPU-1, 81559")
+    monkeypatch.setattr(nvml, "memory_of", lambda name: GpuMemory(f"GPU-{name}", 81559 << 20, 5))
     assert ("GPU-1", 81559 << 20) == device_memory("cuda:1", "0,1")
     assert device_memory("cuda:1", "0") is None
 

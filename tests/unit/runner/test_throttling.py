@@ -167,7 +167,7 @@ def test_where_nvml_cannot_tell_nothing_watches(device: str, errors: dict[str, i
 
 def test_a_machine_without_nvml_has_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As every machine without an NVIDIA device."""
-    monkeypatch.setattr("opsmith.runner.machine.throttling._LIBRARY", "libnvidia-ml-that-is-not-there.so.1")
+    monkeypatch.setattr("opsmith.devices.nvml._LIBRARY", "libnvidia-ml-that-is-not-there.so.1")
     assert ThrottleWatch.open(UUID) is None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import opsmith
 from opsmith.core.environment import Environment, cpu_name
-from opsmith.devices import kind_of
+from opsmith.devices import kind_of, nvml
 
 #: Memory of an idle worker with a CUDA context: 419 MiB on an H200 with the small stack (617 without),
 #: 120 MiB on its host.
@@ -40,7 +40,7 @@ def describe_environment(facts: dict[str, Any], *, device: str, device_name: str
         memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         device=device,
         device_name=cpu_name() if device.startswith("cpu") else device_name,
-        driver=_first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        driver=nvml.driver_version(),
         cuda=facts["cuda"],
         compiler=_first_line(os.environ.get("CXX", "g++"), "--version"),
         git_commit=_git_commit(),
@@ -58,9 +58,8 @@ def workers_that_fit(device: str, visible: str | None, sharers: int = 1) -> int:
     if not kind_of(device).nvidia_driver:
         return 0
     first = (visible or "").partition(",")[0]
-    which = ["-i", first] if first and not first.startswith("MIG") else []
-    free_mib = _first_line("nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", *which)
-    device_gib = float(free_mib) / 1024 if free_mib else 0.0
+    memory = nvml.memory_of(first if first and not first.startswith("MIG") else "0")
+    device_gib = memory.free_bytes / 2**30 if memory else 0.0
     host_gib = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30 / sharers
     return int(WORKER_SHARE * min(device_gib / WORKER_DEVICE_GIB, host_gib / WORKER_HOST_GIB))
 
@@ -81,9 +80,8 @@ def device_memory(device: str, visible: str | None) -> tuple[str, int] | None:
     name = names[number] if names else str(number)
     if name.startswith("MIG"):
         return None
-    told = _first_line("nvidia-smi", "--query-gpu=uuid,memory.total", "--format=csv,noheader,nounits", "-i", name)
-    uuid, _, mib = (told or "").partition(",")
-    return (uuid.strip(), int(mib) << 20) if mib.strip().isdecimal() else None
+    memory = nvml.memory_of(name)
+    return (memory.uuid, memory.total_bytes) if memory else None
 
 
 def _first_line(*command: str) -> str | None:

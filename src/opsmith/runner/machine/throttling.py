@@ -4,18 +4,17 @@ A block that ran while the clock was throttled took longer than its work needs, 
 count. Where the device is the CPU nothing watches: what a block loses there is mostly a wait for a
 processor, which the judge's clock sees by the kernel's own count (``schedstat``), and repeats the block.
 
-NVML comes with the driver and is called without a package between. Names and numbers are those of its
-header, ``nvml.h``.
+Names and numbers are those of NVML's header, ``nvml.h``.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Self
 
-_LIBRARY = "libnvidia-ml.so.1"
-_UUID_PREFIXES = ("GPU-", "MIG-")
+from opsmith.devices import nvml
+from opsmith.devices.nvml import Nvml
+
 _CLOCK_SM = 1
 _NAME_BYTES = 96
 
@@ -28,12 +27,6 @@ _REASONS = {
     0x08: "hardware slowdown",
     0x04: "power cap",
 }
-
-
-class Nvml(Protocol):
-    """The library: a function for each name, which returns 0 or an error code."""
-
-    def __getattr__(self, name: str, /) -> Callable[..., Any]: ...
 
 
 class ThrottleWatch:
@@ -60,15 +53,11 @@ class ThrottleWatch:
             None where NVML is missing, does not know the device, or does not tell what holds its clock
             back (a part of a device, for example).
         """
-        if library is None:
-            try:
-                library = ctypes.CDLL(_LIBRARY)
-            except OSError:
-                return None
-        if library.nvmlInit_v2() != 0:
+        library = library or nvml.loaded()
+        if library is None or library.nvmlInit_v2() != 0:
             return None
         handle = ctypes.c_void_p()
-        if _find(library, device, handle) == 0:
+        if nvml.find(library, device, handle) == 0:
             watch = cls(library, handle)
             if watch._read_reasons()[0] == 0:
                 return watch
@@ -106,13 +95,3 @@ class ThrottleWatch:
         reasons = ctypes.c_ulonglong()
         error: int = self._get_reasons(self._handle, ctypes.byref(reasons))
         return error, reasons.value
-
-
-def _find(library: Nvml, device: str, handle: ctypes.c_void_p) -> int:
-    find = (
-        library.nvmlDeviceGetHandleByUUID
-        if device.startswith(_UUID_PREFIXES)
-        else library.nvmlDeviceGetHandleByPciBusId_v2
-    )
-    error: int = find(device.encode(), ctypes.byref(handle))
-    return error
