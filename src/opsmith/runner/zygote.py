@@ -63,12 +63,16 @@ def main(arguments: Sequence[str]) -> None:
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
     gc.disable()  # Imports make a million objects that stay: looking through them took a quarter of the time.
+    # No child may write bytecode. What is imported here is opsmith's, torch's and Triton's: where nobody has compiled
+    # it, as after `uv pip install`, compiling it took 7 s of each start.
+    sys.dont_write_bytecode = False
     facts = _import_everything(
         device,
         Path(scratch),
         with_compiler="--compiler" in options,
         with_opinfo="--opinfo" in options,
     )
+    sys.dont_write_bytecode = True
     gc.freeze()  # Children never touch the pages of what was imported, so they stay shared.
     gc.enable()
     left_out = {argument.partition("=")[2] for argument in options if argument.startswith("--without=")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,27 @@ def test_what_a_package_registers_later_is_no_work_of_the_kernels(installed: Pat
     kept = defined(installed, "packaged"), defined(tmp_path, "mine")
     assert {"packaged.double.default", "packaged.twice.default"} == registered_since()
     assert kept
+
+
+REGISTERS = """
+extern void _ZN5torch7Library4_defE(void) __attribute__((weak));
+void *uses(void) { return _ZN5torch7Library4_defE; }
+const char *name = "packaged_in_cpp";
+"""
+
+
+def test_a_library_that_registers_is_known_by_what_it_imports(installed: Path, tmp_path: Path) -> None:
+    """One that only holds the words, such as CUDA's of gigabytes, is not read."""
+    for folder, name, source in (
+        (installed, "registers", REGISTERS),
+        (installed, "mentions", 'const char *text = "_ZN5torch7Library, packaged_in_cpp";'),
+        (tmp_path, "mine", REGISTERS),
+    ):
+        library = folder / f"{name}.so"
+        program = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+        subprocess.run(program, input=source.encode(), check=True)
+        ctypes.CDLL(str(library))
+    assert [(installed / "registers.so").read_bytes()] == namespaces._registering_libraries()
 
 
 def test_an_op_that_a_call_imports_is_seen_in_that_call(installed: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import itertools
 import os
 import signal
@@ -26,7 +27,7 @@ from opsmith.core.kernel import Kernel, Loader
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.verdict import Status
 from opsmith.errors import InternalError, ProcessLost, RefereeFailed
-from opsmith.runner import zygote
+from opsmith.runner import worker, zygote
 from opsmith.runner.child.build_cache import use_build_cache
 from opsmith.runner.processes import children
 from opsmith.runner.processes.children import Child, Processes
@@ -226,6 +227,15 @@ def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) 
         "raise ValueError(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
     )
     assert "ValueError: False" == bench.run("raise ValueError('hunter2' in str(os.environ))")
+
+
+def test_what_every_start_imports_is_compiled_once() -> None:
+    """No child writes bytecode, and the process that they are forked from imports thousands of files."""
+    compiled = Path(importlib.util.cache_from_source(str(Path(worker.__path__[0]) / "disguise.py")))
+    compiled.unlink(missing_ok=True)
+    with Processes("cpu", memory_limit_bytes=256 << 20, output_limit_bytes=1 << 20) as running:
+        running.wait_ready()
+        assert compiled.is_file()
 
 
 def test_every_process_iterates_sets_of_strings_in_the_same_order(bench: Bench) -> None:

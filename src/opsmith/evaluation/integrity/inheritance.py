@@ -10,14 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from opsmith.evaluation.integrity.shared_objects import Tables, loaded
 
 #: Functions that stand together in the library: ways into the dispatcher, backends' kernels, products.
-_GROUPS = (rb"\0_ZN2at4_ops", rb"\0_ZN2at3cpu", rb"\0aoti_torch_cpu_", rb"\0cblas_")
+_GROUPS = (b"_ZN2at4_ops", b"_ZN2at3cpu", b"aoti_torch_cpu_", b"cblas_")
 _LIBRARY = "libtorch_cpu.so"
 #: Functions further apart are two groups; and one of a few is left alone, as what lies around it is something else.
 _LARGEST_GAP_BYTES = 1 << 20
@@ -32,8 +31,8 @@ def code_of_ops() -> tuple[range, ...]:
         part
         for item in loaded()
         if Path(item.path).name == _LIBRARY
-        for group in _GROUPS
-        for part in _groups(Tables(item).functions(re.compile(group)))
+        for functions in Tables(item).functions(*_GROUPS)
+        for part in _groups(functions)
     )
 
 

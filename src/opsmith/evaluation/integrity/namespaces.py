@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from opsmith.evaluation.integrity.shared_objects import Tables, loaded
 from opsmith.evaluation.integrity.static.aten_names import MATRIX_PRODUCTS, base_name, canonical, task_op
 
 #: Namespaces by which ranks talk; a task that is a collective has its own rules about them.
@@ -113,11 +114,12 @@ def _is_packaged(name: str, libraries: list[bytes]) -> bool:
 
 
 def _registering_libraries() -> list[bytes]:
-    """The contents of the installed shared objects, torch's aside, that this process has loaded and that register."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123 - a few thousand lines, read at once
-        paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
-    contents = (Path(path).read_bytes() for path in paths if _is_installed(path) and not path.startswith(_TORCH))
-    return [content for content in contents if _REGISTERS in content]
+    """The contents of the installed shared objects, torch's aside, that this process has loaded and that register.
+
+    What an object imports is in its own table of names: CUDA's libraries, gigabytes of them, are not read.
+    """
+    others = [item for item in loaded() if _is_installed(item.path) and not item.path.startswith(_TORCH)]
+    return [Path(item.path).read_bytes() for item in others if _REGISTERS in Tables(item).strings]
 
 
 @functools.cache
