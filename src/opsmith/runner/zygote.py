@@ -63,8 +63,8 @@ def main(arguments: Sequence[str]) -> None:
     die_with_parent(signal.SIGTERM)
     set_readable(readable=False)
     gc.disable()  # Imports make a million objects that stay: looking through them took a quarter of the time.
-    # No child may write bytecode. What is imported here is opsmith's, torch's and Triton's: where nobody has compiled
-    # it, as after `uv pip install`, compiling it took 7 s of each start.
+    # Processes of kernels write no bytecode. What is imported here is opsmith's, torch's and Triton's: where nobody has
+    # compiled it, as after `uv pip install`, compiling it took 7 s of each start.
     sys.dont_write_bytecode = False
     facts = _import_everything(
         device,
@@ -259,6 +259,7 @@ def _become(request: Fork, channel_fd: int, output_fd: int, sandbox: Sandbox) ->
     elif request.role == "referee":
         from opsmith.runner.referee.server import serve as serve_referee
 
+        sys.dont_write_bytecode = False  # It imports suites, and OpInfo where there is a GPU.
         serve_referee(Channel(judge), **request.config)
     else:
         from opsmith.runner.worker.server import serve as serve_worker
