@@ -121,6 +121,25 @@ def test_an_agent_that_does_not_end_is_ended_with_all_that_it_started(bench: Rea
     assert b"sleep\x001000\x00" not in commands
 
 
+def test_an_agent_that_fills_memory_is_ended_and_its_task_goes_on(bench: ReadingBench, tmp_path: Path) -> None:
+    """All that it started counts together; what it had submitted counts, and the records say why it was ended."""
+    out, reason = tmp_path / "out", "its processes held more than 0.4 GiB of memory (--agent-memory)"
+    filling, after = work(bench, out, agent("fill_memory", memory_gib=0.4), FIVE[:2])
+    assert (True, reason, 1) == (filling.accepted, filling.ended, filling.submissions)
+    assert transcript(out).endswith(f"\nopsmith: the agent was ended: {reason}\n")
+    assert reason == after.ended
+    assert [filling, after] == work(bench, out, agent("look_around"), FIVE[:2])
+    holders = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
+    assert not [words for words in holders if b"96 << 20" in words]
+
+
+def test_memory_that_an_agents_processes_share_counts_once(bench: ReadingBench, tmp_path: Path) -> None:
+    """Six of them see 96 MiB, which are no 576."""
+    (result,) = work(bench, tmp_path / "out", agent("share_memory", memory_gib=0.4))
+    assert "status 0" == result.ended, transcript(tmp_path / "out")
+    assert "shared 100663296" in transcript(tmp_path / "out")
+
+
 def test_an_interrupted_campaign_ends_its_agents_and_goes_on_later(bench: ReadingBench, tmp_path: Path) -> None:
     """What has a result is not done again; what was under way is begun anew."""
     chosen = [task for task in bench.tasks() if task.name in FIVE[:2]]
