@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
@@ -32,10 +33,10 @@ def test_the_migrations_make_the_tables_of_the_schema(database_url: str) -> None
 
 def test_a_kernel_that_could_be_reviewed_before_still_can(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Version 4 of the schema kept one file of each, and no name of it."""
-    upgrade = module.command.upgrade
+    upgrade = command.upgrade
     with contextlib.closing(Database(database_url)) as made:
         with monkeypatch.context() as older:
-            older.setattr(module.command, "upgrade", lambda config, _: upgrade(config, "0004"))
+            older.setattr(command, "upgrade", lambda config, _: upgrade(config, "0004"))
             made.migrate()
         with made.writing() as connection:
             run = "INSERT INTO runs (name, contender, suite, device_name, tasks_asked, facts, created_utc) VALUES "

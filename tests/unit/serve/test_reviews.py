@@ -27,6 +27,8 @@ from opsmith.reviews.book import ReviewBook
 from opsmith.reviews.of_run import judged_kernel
 from opsmith.reviews.records import Review, Word, new_review
 from opsmith.reviews.scope import reviewed_files, reviewed_hash
+from opsmith.serve.pages import review
+from opsmith.serve.pages.shown import highlighted_lines
 from opsmith.serve.store.imports import keep_run
 from opsmith.serve.store.reviews import list_reviews
 from opsmith.serve.store.runs import list_judgements
@@ -197,6 +199,20 @@ def test_every_file_that_an_approval_covers_is_shown_and_no_other(running: Runni
     assert "other.py" not in page
 
 
+def test_files_that_are_long_together_are_shown_whole_and_the_last_without_colours(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of a million characters must not hold up the server; nor is a line left out."""
+    monkeypatch.setattr(review, "HIGHLIGHTED_CHARACTERS", 200)
+    long = "half = 0.5\n" + "# more\n" * 40_000 + "last = 1\n"
+    number = imported(running, kernels_of_files(tmp_path / "mine", data=long))
+    page = browser(running, Role.REVIEWER).get(f"/kernels/{number}/review").text
+    assert '<span class="kn">import</span>' in page
+    assert "<code>half = 0.5</code>" in page
+    assert "<code>last = 1</code>" in page
+    assert "40,002 lines" in page
+
+
 def test_lines_of_every_file_are_commented_on(running: Running, tmp_path: Path) -> None:
     """On the page and over the API; a comment on the entry's file does not depend on what that is called."""
     number = imported(running, kernels_of_files(tmp_path / "mine"))
@@ -308,6 +324,23 @@ def test_a_kernel_with_a_file_that_cannot_be_shown_is_not_reviewed_here(
             data={"form": form_of(running, client), "word": "approve", "content_hash": "00"},
         ).status_code
     )
+
+
+def test_a_path_that_is_too_long_for_an_index_hinders_no_import_of_a_run(running: Running, tmp_path: Path) -> None:
+    """The kernel is there, and not reviewed here."""
+    folder = "d" * 250
+    kernels = kernels_of_files(tmp_path / "mine", shared=f"from .{folder}.{folder}.data import half\n")
+    deep = kernels / "relu__default" / folder / folder
+    deep.mkdir(parents=True)
+    (deep / "data.py").write_text("half = 0.5\n")
+    assert [] == files_of(running, imported(running, kernels))
+
+
+def test_files_of_other_languages_have_their_colours() -> None:
+    """A CUDA file's are not those of Python; a table has none."""
+    assert '<span class="kr">__global__</span>' in highlighted_lines("__global__ void f();", "rows.cu")[0]
+    assert '<span class="k">const</span>' in highlighted_lines("const int x = 1;", "rows.h")[0]
+    assert "a &lt;b&gt;" == highlighted_lines("a <b>", "table.txt")[0]
 
 
 def form_of(running: Running, client: TestClient) -> str:

@@ -29,7 +29,7 @@ from opsmith.serve.api.reviews import WHY_NOT, keep_review
 from opsmith.serve.api.runs import judgement_of, run_of
 from opsmith.serve.pages.entry import Viewer, form_token, page
 from opsmith.serve.pages.facts import kernel_facts, policy_of
-from opsmith.serve.pages.shown import highlighted_lines
+from opsmith.serve.pages.shown import highlighted_lines, plain_lines
 from opsmith.serve.service import Service
 from opsmith.serve.store import runs
 from opsmith.serve.store.reviews import CoveredFile, files_to_review, standings
@@ -38,6 +38,8 @@ from opsmith.serve.store.tokens import Role
 
 router = APIRouter(include_in_schema=False)
 
+#: Of all files together; the rest has no colours. The lexer takes 2 s of a core for them.
+HIGHLIGHTED_CHARACTERS = 1_000_000
 #: Timed cases, and verdicts that are looked through for what they tell.
 MOST_TIMES, MOST_FAILING = 20, 200
 
@@ -148,9 +150,11 @@ def _shown(files: Sequence[CoveredFile], found: Standing | None) -> dict[str, _F
                 place = comment.file or files[0].path, comment.line
                 said.setdefault(place, []).append((one_line(review.who), printable(comment.text)))
     shown: dict[str, _File] = {}
+    room = HIGHLIGHTED_CHARACTERS
     for number, file in enumerate(files):
-        lines = enumerate(highlighted_lines(file.text, file.path), start=1)
-        commented = [(line, code, said.get((file.path, line), [])) for line, code in lines]
+        room -= len(file.text)
+        lines = highlighted_lines(file.text, file.path) if room >= 0 else plain_lines(file.text)
+        commented = [(line, code, said.get((file.path, line), [])) for line, code in enumerate(lines, start=1)]
         shown[file.path] = _File(
             path=file.path,
             mark=f"F{number}L" if number else "L",

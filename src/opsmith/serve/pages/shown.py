@@ -98,15 +98,23 @@ def highlighted(source: str) -> Markup:
     return Markup(highlight(shown, PythonLexer(stripnl=False), formatter))  # noqa: S704 - Pygments escapes what it is given
 
 
+def plain_lines(source: str) -> tuple[Markup, ...]:
+    """The lines of a file, all of them; whoever wrote it, it is text."""
+    return tuple(Markup("{}").format(line) for line in _whole(source).splitlines())
+
+
 @functools.lru_cache(maxsize=512)
 def highlighted_lines(source: str, path: str) -> tuple[Markup, ...]:
-    """The lines of a file, all of them, each with its colours; whoever wrote it, it is text."""
-    shown = printable(source.replace("\t", "    "), sys.maxsize)
+    """The same, each with its colours."""
     lexer = _LEXERS.get(PurePosixPath(path).suffix)
     if lexer is None or len(source) > HIGHLIGHTED_CHARACTERS:
-        return tuple(Markup("{}").format(line) for line in shown.splitlines())
-    text = highlight(shown, lexer(stripnl=False), HtmlFormatter(nowrap=True))
+        return plain_lines(source)
+    text = highlight(_whole(source), lexer(stripnl=False), HtmlFormatter(nowrap=True))
     return tuple(Markup(line) for line in text.splitlines())  # noqa: S704 - Pygments escapes what it is given
+
+
+def _whole(source: str) -> str:
+    return printable(source.replace("\t", "    "), sys.maxsize)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -149,11 +150,18 @@ def _covered(kernel: Kernel) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for path, content in (reviewed_files(kernel) or {}).items():
-        try:
-            data = (Path(kernel.root or "") / path).read_bytes()
-            texts[path] = data.decode()
-        except (OSError, UnicodeDecodeError):
+        text = _text(Path(kernel.root or "") / path, content)
+        if text is None or len(path) > MOST_PATH_CHARACTERS:
             return {}
-        if digest(data) != content or b"\x00" in data or len(path) > MOST_PATH_CHARACTERS:
-            return {}
+        texts[path] = text
     return texts
+
+
+@lru_cache(maxsize=1024)
+def _text(file: Path, content: str) -> str | None:
+    """The text of a file; None where it is none, or has another content hash."""
+    try:
+        data = file.read_bytes()
+        return None if digest(data) != content or b"\x00" in data else data.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
