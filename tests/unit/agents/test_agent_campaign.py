@@ -16,6 +16,9 @@ from tests.benches import ReadingBench
 from opsmith.agents.campaign import AgentCommand, AgentResult, agent_folder, work_on_tasks
 from opsmith.agents.desk import AgentLimits, Asked
 from opsmith.agents.egress import Hosts
+from opsmith.agents.page import agents_page
+from opsmith.cli import agent as cli
+from opsmith.cli import main
 from opsmith.errors import BadInput
 from opsmith.runner.sandbox.layers import Layer, probe
 
@@ -138,6 +141,23 @@ def test_memory_that_an_agents_processes_share_counts_once(bench: ReadingBench, 
     (result,) = work(bench, tmp_path / "out", agent("share_memory", memory_gib=0.4))
     assert "status 0" == result.ended, transcript(tmp_path / "out")
     assert "shared 100663296" in transcript(tmp_path / "out")
+
+
+def test_the_command_line_says_how_much_memory_an_agent_gets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the page tells it."""
+    given: list[AgentCommand] = []
+
+    def keep(command: AgentCommand, *_: object, **__: object) -> int:
+        given.append(command)
+        return 0
+
+    monkeypatch.setattr(cli, "write_by_agent", keep)
+    for more in ([], ["--agent-memory", "2.5"]):
+        monkeypatch.setattr(sys, "argv", ["opsmith", "generate", "--agent", "true", "-o", str(tmp_path), *more])
+        with pytest.raises(SystemExit):
+            main.main()
+    assert [16.0, 2.5] == [command.memory_gib for command in given]
+    assert "memory_gib 2.5" in agents_page(given[1], [], tmp_path)
 
 
 def test_an_interrupted_campaign_ends_its_agents_and_goes_on_later(bench: ReadingBench, tmp_path: Path) -> None:
