@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -131,6 +132,29 @@ def hang() -> None:
     subprocess.Popen(["setsid", "sleep", "1000"])
     judge("check", write("right"))
     subprocess.run(["sleep", "1000"], check=False)
+
+
+def fill_memory() -> None:
+    """Be right, then have processes that fill memory, 96 MiB each."""
+    judge("check", write("right"))
+    judge("submit", "mine.py")
+    for _ in range(12):
+        holder = "import time; held = b'1' * (96 << 20); print(len(held), flush=True); time.sleep(60)"
+        held = subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE, start_new_session=True)
+        assert held.stdout is not None
+        held.stdout.readline()
+
+
+def share_memory() -> None:
+    """Have six processes that share 96 MiB."""
+    held = b"1" * (96 << 20)
+    children = [os.fork() for _ in range(5)]
+    if 0 in children:
+        time.sleep(1.0)
+        os._exit(0)
+    for _ in children:
+        os.wait()
+    print("shared", len(held), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,8 +32,6 @@ from opsmith.session import Judged, Watch
 
 SUITE = "opinfo"
 TASKS = ("relu.default", "exp.default", "add.Tensor")
-#: A database of nobody's, which tests empty: postgresql://...; without it only SQLite is tested.
-POSTGRES = os.environ.get("OPSMITH_TEST_POSTGRES")
 
 
 def emptied(url: str) -> None:
@@ -110,10 +107,10 @@ def wait_until(condition: Any, timeout_s: float = 10.0) -> None:
 
 @contextlib.contextmanager
 def service_in(
-    folder: Path, *, jobs: int = 2, judging: bool = True, limits: Limits | None = None, prefix: str = "a"
+    folder: Path, *, jobs: int = 2, judging: bool = True, limits: Limits | None = None, prefix: str = "a", url: str = ""
 ) -> Iterator[Running]:
-    """A service on a SQLite file in a folder; the names of its tokens begin with the prefix."""
-    with contextlib.closing(Database(f"sqlite:///{folder / 'service.sqlite'}")) as database:
+    """A service on a database, else on a SQLite file in its folder; the names of its tokens begin with the prefix."""
+    with contextlib.closing(Database(url or f"sqlite:///{folder / 'service.sqlite'}")) as database:
         database.migrate()
         judge = ReadingJudge(TASKS)
         metrics, live = Metrics(database), Live()

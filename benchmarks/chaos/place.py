@@ -104,6 +104,11 @@ def made() -> Iterator[Place]:
                 subprocess.run(["umount", "-l", str(root)], check=False)  # noqa: S603, S607
 
 
+def is_installed() -> bool:
+    """Whether PostgreSQL of Debian's package is there."""
+    return any(POSTGRES.glob("*/bin/initdb"))
+
+
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
     """PostgreSQL of Debian's package, with an empty database; its URL.

@@ -15,12 +15,16 @@ import uvicorn
 from benchmarks.serve.pages import sign_in
 from benchmarks.serve.running import free_port
 from tests.e2e.chromium import EXECUTABLE, Chromium
+from tests.reviewed_kernels import DATA, kernels_of_files, run_of_kernel
 from tests.service import Running, kernel, service_in, wait_until
 
 from opsmith.cli import main
 from opsmith.errors import BadInput
 from opsmith.packaging.kernels import collect
 from opsmith.reviews.book import ReviewBook
+from opsmith.serve.store.imports import keep_run
+from opsmith.serve.store.reviews import standings
+from opsmith.serve.store.runs import list_judgements
 from opsmith.serve.store.tokens import Role, create_token
 
 #: Where screenshots are kept, for people; nowhere by default.
@@ -71,10 +75,11 @@ class Person:
         )
         return str(self.browser.evaluate("document.body.innerText"))
 
-    def decide(self, word: str, *, line: int | None = None, text: str = "") -> None:
+    def decide(self, word: str, *, line: int | None = None, file: str = "", text: str = "") -> None:
         """Click on a line's number, write, and press a button."""
         if line is not None:
-            self.browser.evaluate(f"document.querySelector('[data-line=\"{line}\"]').click()")
+            where = f"[data-line='{line}']" + f"[data-file='{file}']" * bool(file)
+            self.browser.evaluate(f'document.querySelector("{where}").click()')
         self.browser.evaluate(f"document.querySelector('textarea').value = {text!r}")
         self.browser.evaluate("document.documentElement.dataset.ready = ''")
         self.browser.evaluate(f"document.querySelector('button[value={word}]').click()")
@@ -86,9 +91,34 @@ class Person:
             self.browser.screenshot(Path(SHOTS) / f"{name}.png", whole=True)
 
 
-@pytest.mark.skipif(
+in_a_browser = pytest.mark.skipif(
     EXECUTABLE is None and os.environ.get("CI") != "true", reason="Chromium is not installed; it is required in CI"
 )
+
+
+@in_a_browser
+def test_a_click_on_a_line_of_an_imported_file_places_the_comment_there(tmp_path: Path) -> None:
+    """The number and the file are taken into the form."""
+    with served(tmp_path) as (running, url):
+        database = running.service.database
+        run = run_of_kernel(kernels_of_files(tmp_path / "mine"), tmp_path / "run")
+        [row] = list_judgements(database, keep_run(database, run))
+        person = Person(url, create_token(database, "mara", Role.REVIEWER)[1], tmp_path / "mara")
+        with person.browser:
+            assert DATA in person.look(row.id)
+            person.decide("comment", line=1, file=DATA, text="Why a half?")
+            assert f"{DATA}:1: Why a half?" in person.look(row.id)
+            person.shoot("files")
+            run = run_of_kernel(kernels_of_files(tmp_path / "next", data="half = 0.25\n"), tmp_path / "after")
+            [changed] = list_judgements(database, keep_run(database, run))
+            assert "-half = 0.5" in person.look(changed.id)
+            person.shoot("changed_files")
+            problems = person.browser.problems
+    assert [(DATA, 1)] == [(each.file, each.line) for each in standings(database, [row])[row.id].reviews[0].comments]
+    assert [] == problems
+
+
+@in_a_browser
 def test_three_people_review_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comment, approve, change, approval lost, approve again, package takes it; two at once lose nothing."""
     kernels = tmp_path / "mine"

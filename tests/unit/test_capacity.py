@@ -11,7 +11,6 @@ from benchmarks.capacity.calibration import figures
 from benchmarks.capacity.plot import draw
 from benchmarks.capacity.simulation import Step, simulate
 from benchmarks.capacity.study import MARK, PAGE, PLOT, RECORD, checks, curves, one_run, service, tables
-from tests.service import POSTGRES, emptied
 
 #: As the page says.
 MOST_ERROR = 0.25
@@ -82,15 +81,9 @@ def test_the_queue_is_measured_on_a_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_two_server_processes_judge_everything_once(kind: str, tmp_path: Path) -> None:
+def test_two_server_processes_judge_everything_once(database_url: str) -> None:
     """From one database: what both wrote together is one set of verdicts for each kernel."""
-    if kind == "postgresql" and POSTGRES is None:
-        pytest.skip("no PostgreSQL")
-    url = f"sqlite:///{tmp_path / 'a.sqlite'}" if kind == "sqlite" else str(POSTGRES)
-    if kind == "postgresql":
-        emptied(url)
-    found = servers.measured(url, 2, 2, 0.05, 3, work_s=1.0)
+    found = servers.measured(database_url, 2, 2, 0.05, 3, work_s=1.0)
     assert (2, 2, 80) == (found["servers"], found["jobs"], found["kernels"])
 
 

@@ -56,8 +56,8 @@ SURFACE = {
     "explain": "MODEL --batch-size --config --device --dtype --image-size --json --mode --option --sequence-length",
     "generate": (
         "--advisor --advisor-sees --advisor-share --agent --agent-env --agent-home --agent-host --agent-limits"
-        " --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs --json"
-        " --max-tokens --model --most-judging-s --ops --out --policy --prices --problems --provider --ranks"
+        " --agent-memory --attempts --baseline --budget --context --dataset --device --dsl --dtype --isolation --jobs"
+        " --json --max-tokens --model --most-judging-s --ops --out --policy --prices --problems --provider --ranks"
         " --references --replay --resume --review --review-after --seed --sizes --strategy --suite --temperature"
         " --timing --tolerance --top-inputs --world -o"
     ),

@@ -4,7 +4,7 @@
 
     OUT/
       agents/TASK/workspace/      what the agent saw and left: TASK.md, TOOLS.md, examples.txt, kernel.py
-      agents/TASK/transcript.txt  what it printed
+      agents/TASK/transcript.txt  what it printed, and the limit for which it was ended
       agents/TASK/requests.jsonl  what it asked the judge, and the answers
       agents/TASK/versions/       every version that it had judged or tried to
       agents/TASK/result.json     what came of it
@@ -42,10 +42,11 @@ from opsmith.core.case import digest
 from opsmith.core.run import write_atomically
 from opsmith.errors import BadInput, DamagedRun
 from opsmith.generate.redaction import Redaction
+from opsmith.runner.processes.memory import tree_exceeds
 from opsmith.session import AskedTask
 
-#: Between two looks whether the campaign goes on.
-LOOK_S = 0.2
+#: Between two looks whether the campaign goes on, and how much memory the agent holds.
+LOOK_S = 0.1
 #: Of a transcript; more is counted and not kept.
 MOST_TRANSCRIPT_BYTES = 16 << 20
 #: Variables that an agent gets without being named.
@@ -68,6 +69,7 @@ class AgentCommand(msgspec.Struct, frozen=True, kw_only=True):
         variables: names of environment variables that it gets.
         home: folder that is copied into its home, with its settings; None for an empty home.
         limits: of each task.
+        memory_gib: that its processes may hold together, in each task.
     """
 
     command: str
@@ -75,6 +77,7 @@ class AgentCommand(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
     home: str | None = None
     limits: AgentLimits = AgentLimits()
+    memory_gib: float = 16.0
 
     def words(self, task: str) -> list[str]:
         """The program and its arguments; files that they name are whole paths.
@@ -223,7 +226,7 @@ def work_on_task(
             proxy=str(private / "proxy") if hosts else "",
         )
         began = time.monotonic()
-        ended = _run(spec, private / "spec.json", folder / "transcript.txt", agent.limits.time_s, stop)
+        ended = _run(spec, private / "spec.json", folder / "transcript.txt", agent, stop)
         took_s = time.monotonic() - began
         shutil.rmtree(home, ignore_errors=True)  # It may hold the user's keys.
         assert digest((tools / "judge").read_bytes()) == tool_digest, "the tool lies in a folder that is read-only"
@@ -276,8 +279,8 @@ class _Interrupted(Exception):
     """The campaign ends, and its agents with it."""
 
 
-def _run(spec: Spec, file: Path, transcript: Path, time_s: float, stop: threading.Event) -> str:
-    """Run the command to its end or that of its time, and keep what it prints; tells how it ended."""
+def _run(spec: Spec, file: Path, transcript: Path, agent: AgentCommand, stop: threading.Event) -> str:
+    """Run the command to its end or to a limit, and keep what it prints; tells how it ended."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(msgspec.json.encode(spec))
@@ -294,26 +297,33 @@ def _run(spec: Spec, file: Path, transcript: Path, time_s: float, stop: threadin
     kept = threading.Thread(target=_keep, args=(program.stdout, transcript), daemon=True)
     kept.start()
     try:
-        status = _waited(program, time_s, stop)
+        ended = _waited(program, agent, stop)
     finally:
         _kill(program)
         kept.join()
-    if status == UNCONFINED:
+    if ended == UNCONFINED:
         raise BadInput(
             transcript.read_text(encoding="utf-8").strip().removeprefix("opsmith: ") or "it was not confined"
         )
-    return f"its time was over ({time_s:g} s)" if status is None else f"status {status}"
+    if isinstance(ended, int):
+        return f"status {ended}"
+    with transcript.open("a", encoding="utf-8") as kept_text:
+        kept_text.write(f"\nopsmith: the agent was ended: {ended}\n")
+    return ended
 
 
-def _waited(program: subprocess.Popen[bytes], time_s: float, stop: threading.Event) -> int | None:
-    """The program's status; None where it does not end in time."""
-    deadline = time.monotonic() + time_s
+def _waited(program: subprocess.Popen[bytes], agent: AgentCommand, stop: threading.Event) -> int | str:
+    """The program's status, or the limit for which it has to be ended."""
+    deadline = time.monotonic() + agent.limits.time_s
+    limit_bytes = int(agent.memory_gib * (1 << 30))
     while (left_s := deadline - time.monotonic()) > 0:
         if stop.is_set():
             raise _Interrupted
+        if tree_exceeds(program.pid, limit_bytes):
+            return f"its processes held more than {agent.memory_gib:g} GiB of memory (--agent-memory)"
         with contextlib.suppress(subprocess.TimeoutExpired):
             return program.wait(min(LOOK_S, left_s))
-    return None
+    return f"its time was over ({agent.limits.time_s:g} s)"
 
 
 def _kill(program: subprocess.Popen[bytes]) -> None:

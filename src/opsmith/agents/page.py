@@ -20,6 +20,7 @@ SHOWN_CHARACTERS = 100_000
 def agents_page(agent: AgentCommand, results: Sequence[AgentResult], out: Path) -> str:
     """The page as text; whatever strangers wrote is text in it."""
     limits = msgspec.structs.asdict(agent.limits)
+    limits["memory_gib"] = agent.memory_gib
     where = f"limits of a task: {', '.join(f'{name} {value:g}' for name, value in limits.items())}"
     hosts = f"may reach {', '.join(agent.hosts)}" if agent.hosts else "may reach no host"
     return (

@@ -47,6 +47,9 @@ AgentLimitsText = Annotated[
         show_default="time_s=1800,judgements=40,submissions=3,device_s=1800",
     ),
 ]
+AgentMemory = Annotated[
+    float, typer.Option(min=0.1, help="GiB of memory that the agent's processes may hold together, in each task.")
+]
 COMMAND = "agent.json"
 
 
@@ -72,6 +75,7 @@ def agent_command(
     variables: Sequence[str] | None,
     home: Path | None,
     limits: str,
+    memory_gib: float,
 ) -> AgentCommand:
     """What the options say.
 
@@ -84,6 +88,7 @@ def agent_command(
         variables=tuple(variables or ()),
         home=None if home is None else str(home),
         limits=AgentLimits.parse(limits),
+        memory_gib=memory_gib,
     )
     agent.words("task")
     Hosts(agent.hosts)

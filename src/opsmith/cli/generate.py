@@ -155,6 +155,7 @@ def generate(
     agent_env: agents.AgentEnv = None,
     agent_home: agents.AgentHome = None,
     agent_limits: agents.AgentLimitsText = "",
+    agent_memory: agents.AgentMemory = 16.0,
     json_output: Json = False,
 ) -> int:
     """Have kernels written by language models, or by torch's compiler, and judge them in a loop.
@@ -181,7 +182,7 @@ def generate(
     )
     if agent is not None:
         return agents.write_by_agent(
-            agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits),
+            agents.agent_command(agent, agent_host, agent_env, agent_home, agent_limits, agent_memory),
             judging,
             out,
             dsl=parse_dsl(dsl or kind_of(on).default_dsl),

@@ -23,7 +23,7 @@ PANELS = {
     WHAT: ("task", "suite", "ops", "dtype", "device", "case", "sample", "seed"),
     BESIDE: (
         *("advisor", "advisor_sees", "advisor_share", "review", "review_after"),
-        *("agent", "agent_host", "agent_env", "agent_home", "agent_limits"),
+        *("agent", "agent_host", "agent_env", "agent_home", "agent_limits", "agent_memory"),
     ),
     HOW: ("policy", "integrity", "tolerance", "layout", "isolation", "fail_on", "stop_at_first", "last_failed"),
     TIMING: ("timing", "timing_pairs", "baseline", "warm"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from opsmith.errors import BadInput
 from opsmith.evaluation.integrity.static.examination import examine
 from opsmith.generate.feedback import failure, telling, timing_rows
 from opsmith.report.strangers import one_line, printable
-from opsmith.reviews.changes import Version, difference, function_source
+from opsmith.reviews.changes import Version, changed_files, difference, function_source
 from opsmith.reviews.records import Review, Standing
 from opsmith.reviews.scope import entry_source, reviewed_files, reviewed_hash
 
@@ -87,7 +87,7 @@ def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, ag
         task=kernel.task,
         content_hash=reviewed_hash(kernel),
         entry=kernel.entry,
-        files=_changed(covered, standing.before),
+        files=changed_files(covered, standing.before),
         root=kernel.root or "",
         standing=standing,
         source=source,
@@ -98,11 +98,6 @@ def sheet_of(kernel: Kernel, standing: Standing, *, run: RunDirectory | None, ag
         static=tuple(_static(kernel, covered, run)),
         notes=tuple(_notes(kernel)),
     )
-
-
-def _changed(covered: Mapping[str, str], before: Review | None) -> dict[str, bool | None]:
-    known = before.files if before is not None else {}
-    return {path: known.get(path) != content if known else None for path, content in sorted(covered.items())}
 
 
 def _before(kernel: Kernel, standing: Standing) -> Version | None:

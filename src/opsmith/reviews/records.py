@@ -12,7 +12,8 @@ import msgspec
 
 MOST_COMMENTS, MOST_COMMENT_CHARACTERS = 200, 4000
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_COMMENT_CHARACTERS)]
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+#: No database keeps a zero character in a column.
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"^[^\x00]+$")]
 
 
 class Word(enum.StrEnum):
@@ -64,9 +65,9 @@ class Review(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     task: _Name
-    content_hash: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    content_hash: Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00]+$")]
     who: _Name
-    when_utc: str
+    when_utc: Annotated[str, msgspec.Meta(max_length=40, pattern=r"^[^\x00]*$")]
     word: Word
     comments: Annotated[tuple[Comment, ...], msgspec.Meta(max_length=MOST_COMMENTS)] = ()
     source: str = ""

@@ -326,6 +326,7 @@ class Judging:
             device_s=judged.device_s,
             ceilings=judge.clock.ceilings if judge.clock else None,
             reviewed_hash=hash_of_review,
+            entry_file=None if hash_of_review is None else kernel.entry.rpartition(":")[0],
         )
 
     def _file(self, claimed: queue.Claimed) -> Path:

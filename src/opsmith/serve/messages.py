@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from opsmith.reviews.records import MOST_COMMENT_CHARACTERS, MOST_COMMENTS, Word
-from opsmith.serve.store.schema import State
+from opsmith.serve.store.schema import MOST_PATH_CHARACTERS, State
 from opsmith.serve.store.tokens import Role
 
 
@@ -246,11 +246,24 @@ class PlaceOut(Message):
     geomean: float | None = Field(description="Of the speedups of correct kernels that were timed.")
 
 
+class FileOut(Message):
+    """A file that a review of a kernel covers."""
+
+    path: str
+    text: str
+    content_hash: str
+    changed: bool | None = Field(description="Since the version that was reviewed before; null where nobody knows.")
+    difference: str = Field(description="From that version, unified; empty where its text is not here.")
+
+
 class CommentIn(Asked):
-    """A remark on a kernel, or on a line of its source."""
+    """A remark on a kernel, or on a line of one of its files."""
 
     text: Annotated[Text, Field(min_length=1, max_length=MOST_COMMENT_CHARACTERS)]
     line: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    file: Annotated[
+        Text, Field(max_length=MOST_PATH_CHARACTERS, description="Its path; that of the entry if empty.")
+    ] = ""
 
 
 class ReviewIn(Asked):

@@ -16,6 +16,9 @@ from tests.benches import ReadingBench
 from opsmith.agents.campaign import AgentCommand, AgentResult, agent_folder, work_on_tasks
 from opsmith.agents.desk import AgentLimits, Asked
 from opsmith.agents.egress import Hosts
+from opsmith.agents.page import agents_page
+from opsmith.cli import agent as cli
+from opsmith.cli import main
 from opsmith.errors import BadInput
 from opsmith.runner.sandbox.layers import Layer, probe
 
@@ -119,6 +122,42 @@ def test_an_agent_that_does_not_end_is_ended_with_all_that_it_started(bench: Rea
     assert time.monotonic() - began < 10
     commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
     assert b"sleep\x001000\x00" not in commands
+
+
+def test_an_agent_that_fills_memory_is_ended_and_its_task_goes_on(bench: ReadingBench, tmp_path: Path) -> None:
+    """All that it started counts together; what it had submitted counts, and the records say why it was ended."""
+    out, reason = tmp_path / "out", "its processes held more than 0.4 GiB of memory (--agent-memory)"
+    filling, after = work(bench, out, agent("fill_memory", memory_gib=0.4), FIVE[:2])
+    assert (True, reason, 1) == (filling.accepted, filling.ended, filling.submissions)
+    assert transcript(out).endswith(f"\nopsmith: the agent was ended: {reason}\n")
+    assert reason == after.ended
+    assert [filling, after] == work(bench, out, agent("look_around"), FIVE[:2])
+    holders = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
+    assert not [words for words in holders if b"96 << 20" in words]
+
+
+def test_memory_that_an_agents_processes_share_counts_once(bench: ReadingBench, tmp_path: Path) -> None:
+    """Six of them see 96 MiB, which are no 576."""
+    (result,) = work(bench, tmp_path / "out", agent("share_memory", memory_gib=0.4))
+    assert "status 0" == result.ended, transcript(tmp_path / "out")
+    assert "shared 100663296" in transcript(tmp_path / "out")
+
+
+def test_the_command_line_says_how_much_memory_an_agent_gets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the page tells it."""
+    given: list[AgentCommand] = []
+
+    def keep(command: AgentCommand, *_: object, **__: object) -> int:
+        given.append(command)
+        return 0
+
+    monkeypatch.setattr(cli, "write_by_agent", keep)
+    for more in ([], ["--agent-memory", "2.5"]):
+        monkeypatch.setattr(sys, "argv", ["opsmith", "generate", "--agent", "true", "-o", str(tmp_path), *more])
+        with pytest.raises(SystemExit):
+            main.main()
+    assert [16.0, 2.5] == [command.memory_gib for command in given]
+    assert "memory_gib 2.5" in agents_page(given[1], [], tmp_path)
 
 
 def test_an_interrupted_campaign_ends_its_agents_and_goes_on_later(bench: ReadingBench, tmp_path: Path) -> None:

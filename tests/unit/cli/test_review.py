@@ -12,18 +12,13 @@ import msgspec
 import pytest
 import torch
 from tests.dispatch_tables import kernel_file
-from tests.report_runs import write_run
+from tests.reviewed_kernels import run_of_kernel
 
 import opsmith
-from opsmith.backends.directory import KernelDirectory
 from opsmith.cli import main
-from opsmith.core.op import OpSchema, Variant
-from opsmith.core.run import PlannedOp
-from opsmith.core.task import Task
 from opsmith.errors import BadInput
 from opsmith.packaging.kernels import collect
 from opsmith.reviews.book import ReviewBook
-from opsmith.runner.plan.snapshot import take_snapshot
 from opsmith.serve.store.database import Database
 from opsmith.serve.store.imports import keep_run
 from opsmith.serve.store.reviews import standings
@@ -139,15 +134,7 @@ def test_a_run_and_its_report_show_what_people_said(
     kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the very kernels that were judged: those in the run."""
-    op = OpSchema(name="relu.default", schema="aten::relu(Tensor self) -> Tensor", variant=Variant.FUNCTIONAL)
-    kernel = KernelDirectory(kernels).kernel_for(Task(name="relu.default", op=op, suite="opinfo"))
-    assert kernel is not None
-    planned = PlannedOp(
-        op=op.name, schema=op.schema, cases=1, error_cases=0, kernel=kernel, kernel_hash=kernel.content_hash
-    )
-    run = write_run(tmp_path / "run", [planned], [])
-    run.kernels_path.mkdir()
-    take_snapshot(kernel, run.kernels_path)
+    run = run_of_kernel(kernels, tmp_path / "run")
     opsmith_(monkeypatch, "review", run.path, "--reject", "--as", "jo", "--comment", "3: why?")
     assert {"relu.default": "rejected"} == listed(monkeypatch, capsys, run.path)
     opsmith_(monkeypatch, "report", run.path)

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
@@ -16,16 +17,39 @@ from opsmith.errors import BadInput
 from opsmith.serve.store import database as module
 from opsmith.serve.store import queue
 from opsmith.serve.store.database import Database, StoreAway, StoreDamaged
+from opsmith.serve.store.reviews import files_to_review
+from opsmith.serve.store.runs import list_judgements
 from opsmith.serve.store.schema import metadata
 
 
-def test_the_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
+def test_the_migrations_make_the_tables_of_the_schema(database_url: str) -> None:
     """Also when they are run again."""
-    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'a.sqlite'}")) as made:
+    with contextlib.closing(Database(database_url)) as made:
         made.migrate()
         made.migrate()
         with made.reading() as connection:
             assert [] == compare_metadata(MigrationContext.configure(connection), metadata)
+
+
+def test_a_kernel_that_could_be_reviewed_before_still_can(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 4 of the schema kept one file of each, and no name of it."""
+    upgrade = command.upgrade
+    with contextlib.closing(Database(database_url)) as made:
+        with monkeypatch.context() as older:
+            older.setattr(command, "upgrade", lambda config, _: upgrade(config, "0004"))
+            made.migrate()
+        with made.writing() as connection:
+            run = "INSERT INTO runs (name, contender, suite, device_name, tasks_asked, facts, created_utc) VALUES "
+            connection.exec_driver_sql(f"{run} ('r', 'c', 'smoke', 'd', 1, '{{}}', 'now')")
+            connection.exec_driver_sql("INSERT INTO sources (hash, text) VALUES ('h', 'x = 1')")
+            row = "INSERT INTO judgements (run_id, suite, task, source_hash, provenance, state, tries, created_utc,"
+            values = "(1, 'smoke', 't', 'h', '{}', 'judged', 1, 'now', "
+            for reviewed_hash in ("'00'", "NULL"):
+                connection.exec_driver_sql(f"{row} reviewed_hash) VALUES {values} {reviewed_hash})")
+        made.migrate()
+        known, unknown = list_judgements(made, 1)
+        assert [("kernel.py", "x = 1")] == [(each.path, each.text) for each in files_to_review(made, known, None)]
+        assert [] == files_to_review(made, unknown, None)
 
 
 @pytest.mark.parametrize("url", ["mysql://a/b", "sqlite://", "sqlite:///:memory:", "nonsense", ""])

@@ -7,13 +7,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 from sqlalchemy import func, select
 from tests.report_runs import ceilings
-from tests.service import POSTGRES, SUITE, emptied, kernel
+from tests.service import SUITE, kernel
 
 from opsmith.core.run import PlannedOp
 from opsmith.core.verdict import Status, Verdict
@@ -35,15 +34,10 @@ from opsmith.serve.store.submissions import (
 from opsmith.serve.store.tokens import Role, create_token
 
 
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.skipif(POSTGRES is None, reason="no PostgreSQL"))]
-)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
     """An empty database of either kind."""
-    url = f"sqlite:///{tmp_path / 'service.sqlite'}" if request.param == "sqlite" else str(POSTGRES)
-    if request.param == "postgresql":
-        emptied(url)
-    with contextlib.closing(Database(url)) as made:
+    with contextlib.closing(Database(database_url)) as made:
         made.migrate()
         yield made
 

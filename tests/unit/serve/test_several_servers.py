@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.campaigns import ReadingSession
-from tests.service import POSTGRES, SUITE, Running, emptied, kernel, service_in, wait_until
+from tests.service import SUITE, Running, kernel, service_in, wait_until
 from tests.unit.serve.test_server import settings
 
 from opsmith.errors import BadInput
@@ -109,19 +109,12 @@ def test_servers_of_one_queue_may_have_several_devices() -> None:
     assert rules_of(timing) != rules_of(elsewhere)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_servers_may_start_at_the_same_time(kind: str, tmp_path: Path) -> None:
+def test_servers_may_start_at_the_same_time(database_url: str) -> None:
     """One makes the tables, the others find them."""
-    if kind == "postgresql" and POSTGRES is None:
-        pytest.skip("no PostgreSQL")
-    url = f"sqlite:///{tmp_path / 'a.sqlite'}"
-    if kind == "postgresql":
-        url = str(POSTGRES)
-        emptied(url)
     barrier = threading.Barrier(4)
 
     def start(_: int) -> object:
-        with contextlib.closing(Database(url)) as database:
+        with contextlib.closing(Database(database_url)) as database:
             barrier.wait()
             with database.starting():
                 database.migrate()

@@ -26,6 +26,7 @@ from opsmith.core.verdict import Status
 from opsmith.devices import kind_of
 from opsmith.errors import MachineFailed, RefereeFailed
 from opsmith.runner.machine.process_times import children_of, descendants, thread_count
+from opsmith.runner.processes.memory import proportional_bytes, resident_bytes
 from opsmith.runner.processes.zygote_link import ZygoteGone, ZygoteLink
 from opsmith.runner.protocol.channel import Channel
 from opsmith.runner.sandbox.kernel_calls import is_readable, set_readable
@@ -94,7 +95,6 @@ MOST_LOOKS = 100
 MAX_STARTING_WORKERS = 12
 #: What is kept of a child's output, from its end.
 KEPT_OUTPUT_BYTES = 16_384
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
@@ -136,7 +136,7 @@ class Child:
         self.limit_bytes = limit_bytes
         self.output_bytes = 0
         self.output_tail = b""
-        self.start_bytes = _resident_bytes(pid)
+        self.start_bytes = resident_bytes(pid)
         self._draining = threading.Lock()
 
     @property
@@ -552,7 +552,7 @@ class Processes:
             return
         if started and not child.is_trusted:
             self._end_other_programs(child, started)
-        used = _resident_bytes(child.pid) + sum(map(_proportional_bytes, started))
+        used = resident_bytes(child.pid) + sum(map(proportional_bytes, started))
         if used - child.start_bytes > child.limit_bytes:
             child.killed_for = Status.OUT_OF_MEMORY
             child.kill()
@@ -664,19 +664,3 @@ def _plain_environment(device: str, folder: Path, visible: str | None) -> dict[s
     of_kind = {kind.visible_variable, *kind.kept_variables, *dict(kind.variables)}
     named = {*KEPT_VARIABLES, *of_kind, "HOME", "TMPDIR", JAX_VARIABLE}
     return {name: value for name, value in scrubbed.items() if name in named}
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError):
-        return 0  # It has ended.
-
-
-def _proportional_bytes(pid: int) -> int:
-    """Resident memory with each shared page divided by its users: what a fork shares, it does not use."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0  # It has ended.
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

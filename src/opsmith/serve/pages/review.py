@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -14,29 +14,32 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from opsmith.backends.shipped import Shipped
+from opsmith.core.counts import counted
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.task import Task
 from opsmith.evaluation.integrity.static.examination import examine
 from opsmith.generate.feedback import failure, telling, timing_rows
 from opsmith.report.strangers import one_line, printable
-from opsmith.reviews.changes import Version, difference, function_source
-from opsmith.reviews.records import Comment, Standing, Word
+from opsmith.reviews.changes import Version, difference, function_source, left_files
+from opsmith.reviews.records import Comment, Review, Standing, Word
 from opsmith.reviews.scope import entry_source
 from opsmith.serve.access import COOKIE
 from opsmith.serve.api.common import RowId, Served
-from opsmith.serve.api.reviews import keep_review
+from opsmith.serve.api.reviews import WHY_NOT, keep_review
 from opsmith.serve.api.runs import judgement_of, run_of
 from opsmith.serve.pages.entry import Viewer, form_token, page
 from opsmith.serve.pages.facts import kernel_facts, policy_of
-from opsmith.serve.pages.shown import highlighted_lines
+from opsmith.serve.pages.shown import highlighted_lines, plain_lines
 from opsmith.serve.service import Service
 from opsmith.serve.store import runs
-from opsmith.serve.store.reviews import standings
+from opsmith.serve.store.reviews import CoveredFile, files_to_review, standings
 from opsmith.serve.store.runs import JudgementRow, RunRow
 from opsmith.serve.store.tokens import Role
 
 router = APIRouter(include_in_schema=False)
 
+#: Of all files together; the rest has no colours. The lexer takes 2 s of a core for them.
+HIGHLIGHTED_CHARACTERS = 1_000_000
 #: Timed cases, and verdicts that are looked through for what they tell.
 MOST_TIMES, MOST_FAILING = 20, 200
 
@@ -74,7 +77,8 @@ def _comments(fields: dict[str, str]) -> list[Comment]:
     line = fields.get("line", "").strip()
     if line and not line.isdecimal():
         raise ValueError(f"{line!r} is no line")
-    return [msgspec.convert({"text": text, "line": int(line) if line else None}, Comment)]
+    place = {"line": int(line) if line else None, "file": fields.get("file", "").replace("\x00", "\ufffd")}
+    return [msgspec.convert({"text": text, **place}, Comment)]
 
 
 def _page(
@@ -82,8 +86,10 @@ def _page(
 ) -> Response:
     row = judgement_of(service, judgement)
     run = run_of(service, row.run_id)
-    source = "" if row.source_hash is None else runs.find_source(service.database, row.source_hash)
     found = standings(service.database, [row]).get(row.id)
+    before = None if found is None else found.before
+    covered = files_to_review(service.database, row, before)
+    files = covered or _entry_alone(service, row)
     failing = runs.list_verdicts(service.database, judgement, failing=True, limit=MOST_FAILING)
     timed = runs.list_timed(service.database, judgement)[:MOST_TIMES]
     return page(
@@ -97,45 +103,88 @@ def _page(
         problem=problem,
         may_review=viewer.role.includes(Role.REVIEWER),
         form=form_token(request.cookies.get(COOKIE, "")),
-        lines=_lines(source, found),
-        changes=list(_changes(row, source, found)),
+        is_whole=bool(covered),
+        why_not=WHY_NOT,
+        files=_shown(files, found),
+        left=left_files({file.path: file.content_hash for file in files}, before),
+        changes=list(_changes(row, files, before)),
         statuses=runs.statuses_of(service.database, judgement),
         findings=[printable(failure(verdict)) for verdict in telling(each.verdict for each in failing)],
         times=[one_line(text).removeprefix("- ") for each in timed for text in timing_rows(each.verdict)],
-        evidence=list(_static(row, run, source)),
+        evidence=list(_static(row, run, files)),
         facts=list(kernel_facts(row, run)),
     )
 
 
-def _lines(source: str, found: Standing | None) -> list[tuple[int, Markup, list[tuple[str, str]]]]:
-    """Number, code, and what was said about it, of each line."""
-    said: dict[int, list[tuple[str, str]]] = {}
+def _entry_alone(service: Service, row: JudgementRow) -> list[CoveredFile]:
+    """What is here of a kernel that cannot be reviewed."""
+    if row.source_hash is None:
+        return []
+    return [CoveredFile(path="kernel.py", text=runs.find_source(service.database, row.source_hash))]
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as the page shows it.
+
+    Attributes:
+        path: of the file.
+        mark: ``L`` of the line numbers of the entry's file, another one for each of the others.
+        lines: number, code, and what was said about it, of each line.
+        length: how many lines it has, in words.
+        changed: in a word, since the version before; empty where it is the same, or nobody knows.
+    """
+
+    path: str
+    mark: str
+    lines: list[tuple[int, Markup, list[tuple[str, str]]]]
+    length: str
+    changed: str
+
+
+def _shown(files: Sequence[CoveredFile], found: Standing | None) -> dict[str, _File]:
+    """Path -> file, that of the entry first."""
+    said: dict[tuple[str, int], list[tuple[str, str]]] = {}
     for review in found.reviews if found is not None else ():
         for comment in review.comments:
-            if comment.line is not None and not comment.file:
-                said.setdefault(comment.line, []).append((one_line(review.who), printable(comment.text)))
-    return [(number, code, said.get(number, [])) for number, code in enumerate(highlighted_lines(source), start=1)]
+            if comment.line is not None:
+                place = comment.file or files[0].path, comment.line
+                said.setdefault(place, []).append((one_line(review.who), printable(comment.text)))
+    shown: dict[str, _File] = {}
+    room = HIGHLIGHTED_CHARACTERS
+    for number, file in enumerate(files):
+        room -= len(file.text)
+        lines = highlighted_lines(file.text, file.path) if room >= 0 else plain_lines(file.text)
+        commented = [(line, code, said.get((file.path, line), [])) for line, code in enumerate(lines, start=1)]
+        shown[file.path] = _File(
+            path=file.path,
+            mark=f"F{number}L" if number else "L",
+            lines=commented,
+            length=counted(len(commented), "line"),
+            changed="new" if file.is_new else "changed" if file.changed else "",
+        )
+    return shown
 
 
-def _changes(row: JudgementRow, source: str, found: Standing | None) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _changes(
+    row: JudgementRow, files: Sequence[CoveredFile], before: Review | None
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """A title, and the lines of a difference with their class."""
-    for how, version in (("Changed since", _before(found)), ("Against", _reference(row.task))):
-        if version is not None and (text := difference(version.text, source)):
-            yield (
-                one_line(f"{how} {version.name}"),
-                [(_kind(line), printable(line)) for line in text.split("\n")],
-            )
+    found: list[tuple[str, str]] = []
+    if before is not None:
+        since = f"the version that {before.who} looked at, {before.when_utc[:10]}"
+        for number, file in enumerate(files):
+            if file.before is not None:
+                of = f": {file.path}" if number else ""
+                found.append((f"Changed since {since}{of}", difference(file.before, file.text)))
+    if files and (reference := _reference(row.task)) is not None:
+        found.append((f"Against {reference.name}", difference(reference.text, files[0].text)))
+    for title, text in found:
+        if text:
+            yield one_line(title), [(_kind(line), printable(line)) for line in text.split("\n")]
 
 
 def _kind(line: str) -> str:
     return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "")
-
-
-def _before(found: Standing | None) -> Version | None:
-    review = None if found is None else found.before
-    if review is None or not review.source:
-        return None
-    return Version(name=f"the version that {review.who} looked at, {review.when_utc[:10]}", text=review.source)
 
 
 def _reference(task: str) -> Version | None:
@@ -148,9 +197,14 @@ def _reference(task: str) -> Version | None:
     return Version(name=f"opsmith's own kernel ({found.entry})", text=text)
 
 
-def _static(row: JudgementRow, run: RunRow, source: str) -> Iterator[dict[str, Any]]:
-    """What the source shows, by its lines."""
-    for found in examine(
-        {"kernel.py": source.encode()}, policy=policy_of(run), task=row.task, dsl=row.dsl or "unknown"
-    ):
-        yield {"line": found.line, "kind": found.kind, "text": one_line(found.text), "decisive": found.decisive}
+def _static(row: JudgementRow, run: RunRow, files: Sequence[CoveredFile]) -> Iterator[dict[str, Any]]:
+    """What the files show, by their lines."""
+    texts = {file.path: file.text.encode() for file in files}
+    for found in examine(texts, policy=policy_of(run), task=row.task, dsl=row.dsl or "unknown"):
+        yield {
+            "path": found.path,
+            "line": found.line,
+            "kind": found.kind,
+            "text": one_line(found.text),
+            "decisive": found.decisive,
+        }

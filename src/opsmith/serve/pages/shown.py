@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,9 +16,10 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
+from pygments.lexers import CppLexer, CudaLexer, PythonLexer
 
 from opsmith.core.case import digest
+from opsmith.evaluation.integrity.static.cpp import SUFFIXES
 from opsmith.report.outcome import Group, group
 from opsmith.report.page_parts import templates
 from opsmith.report.strangers import one_line, printable
@@ -31,6 +34,8 @@ _PARTS = {
     "page.js": (("opsmith.serve", "page.js"),),
     "charts.js": (("opsmith.report", "charts.js"), ("opsmith.report", "timings.js"), ("opsmith.serve", "plots.js")),
 }
+#: Endings of files -> who colours them.
+_LEXERS = {".py": PythonLexer, **dict.fromkeys(SUFFIXES, CppLexer), ".cu": CudaLexer, ".cuh": CudaLexer}
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 
 
@@ -93,13 +98,23 @@ def highlighted(source: str) -> Markup:
     return Markup(highlight(shown, PythonLexer(stripnl=False), formatter))  # noqa: S704 - Pygments escapes what it is given
 
 
-def highlighted_lines(source: str) -> list[Markup]:
-    """The lines of a kernel's source, each with its colours."""
-    shown = printable(source.replace("\t", "    "), HIGHLIGHTED_CHARACTERS)
-    if len(source) > HIGHLIGHTED_CHARACTERS:
-        return [Markup("{}").format(line) for line in shown.splitlines()]
-    text = highlight(shown, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True))
-    return [Markup(line) for line in text.splitlines()]  # noqa: S704 - Pygments escapes what it is given
+def plain_lines(source: str) -> tuple[Markup, ...]:
+    """The lines of a file, all of them; whoever wrote it, it is text."""
+    return tuple(Markup("{}").format(line) for line in _whole(source).splitlines())
+
+
+@functools.lru_cache(maxsize=512)
+def highlighted_lines(source: str, path: str) -> tuple[Markup, ...]:
+    """The same, each with its colours."""
+    lexer = _LEXERS.get(PurePosixPath(path).suffix)
+    if lexer is None or len(source) > HIGHLIGHTED_CHARACTERS:
+        return plain_lines(source)
+    text = highlight(_whole(source), lexer(stripnl=False), HtmlFormatter(nowrap=True))
+    return tuple(Markup(line) for line in text.splitlines())  # noqa: S704 - Pygments escapes what it is given
+
+
+def _whole(source: str) -> str:
+    return printable(source.replace("\t", "    "), sys.maxsize)
 
 
 @functools.cache

@@ -151,7 +151,8 @@ def _place(row: Row[Any], thresholds: Sequence[float]) -> Place:
         quantity=("K" if row.k else "E") if row.timed else None,
         fast={f"{p:g}": shares[p] for p in THRESHOLDS},
         curve=tuple(shares[p] for p in CURVE),
-        geomean=math.exp(row.logs / row.timed) if row.timed else None,
+        # PostgreSQL adds counts up to a decimal.
+        geomean=math.exp(row.logs / int(row.timed)) if row.timed else None,
     )
 
 

@@ -26,8 +26,8 @@ from opsmith.errors import BadInput, InternalError, MissingDependency
 
 #: A writer of SQLite waits so long for another one.
 BUSY_TIMEOUT_S = 20.0
-#: A number of opsmith's own among PostgreSQL's advisory locks.
-_MIGRATION_LOCK = 7_205_113
+#: Numbers of opsmith's own among PostgreSQL's advisory locks.
+_MIGRATION_LOCK, _TURN_LOCK = 7_205_113, 7_205_114
 #: What SQLite says of a file that is damaged, or none of its own.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _MENDED = "stop the servers, put a copy in its place or mend it with `sqlite3 FILE .recover`, and start them again"
@@ -88,6 +88,18 @@ class Database:
             StoreAway: the database does not answer; whether it was committed is not known.
         """
         with _told_apart(), self._writer.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing_in_turn(self) -> Iterator[Connection]:
+        """As :meth:`writing`, while nobody else is in this block, on any server.
+
+        Raises:
+            StoreAway: the database does not answer; whether it was committed is not known.
+        """
+        with self.writing() as connection:
+            if not self.is_sqlite:  # It has one writer anyway.
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN_LOCK})")
             yield connection
 
     @property

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection, insert, select
 
+from opsmith.core.case import digest
+from opsmith.core.kernel import Kernel
 from opsmith.core.run import PlannedOp, RunDirectory, RunManifest, TimedCase
 from opsmith.core.verdict import Verdict
 from opsmith.generate.reward import why_not
@@ -19,12 +23,13 @@ from opsmith.reviews.scope import reviewed_files, reviewed_hash
 from opsmith.serve.store.database import Database
 from opsmith.serve.store.queue import Found, cell_rows, summary_values, verdict_rows
 from opsmith.serve.store.reviews import keep_reviews
-from opsmith.serve.store.schema import State, cells, judgements, runs, sources, verdicts
+from opsmith.serve.store.schema import MOST_PATH_CHARACTERS, State, cells, judgements, runs, verdicts
+from opsmith.serve.store.sources import keep_covered, keep_sources
 from opsmith.serve.store.tokens import now_utc
 
 
 def keep_run(database: Database, run: RunDirectory) -> int:
-    """Take a finished run in; one that is there already stays as it is.
+    """Take a finished run in; one that is there already stays as it is. Servers that start together take turns.
 
     Returns:
         its id.
@@ -35,7 +40,7 @@ def keep_run(database: Database, run: RunDirectory) -> int:
     results = Results.read(run)
     manifest = results.manifest
     origin = hashlib.sha256(msgspec.json.encode((str(run.path.resolve()), manifest.started_utc))).hexdigest()
-    with database.writing() as connection:
+    with database.writing_in_turn() as connection:
         known = connection.execute(select(runs.c.id).where(runs.c.origin == origin)).scalar_one_or_none()
         if known is not None:
             return int(known)
@@ -90,6 +95,8 @@ def _keep_op(
 ) -> None:
     kernel, judged, source = planned.kernel, judged_kernel(run.path, planned), _source(run, planned)
     assert kernel is not None
+    entry, texts = kernel.entry.rpartition(":")[0], {} if judged is None else _covered(judged)
+    content = None if judged is None or not texts else reviewed_hash(judged)
     found = Found(
         kernel_hash=planned.kernel_hash,
         dsl=kernel.dsl,
@@ -99,14 +106,16 @@ def _keep_op(
         verdicts=tuple(of_op),
         timed=tuple(timed),
         device_s=0.0,
-        # A page shows the entry's file alone: who decides must have seen all that is decided about.
-        reviewed_hash=reviewed_hash(judged) if judged is not None and len(reviewed_files(judged) or ()) == 1 else None,
+        reviewed_hash=content,
+        entry_file=None if content is None else entry,
     )
+    if content is not None:
+        keep_covered(connection, content, {path: text for path, text in texts.items() if path != entry})
     made = insert(judgements).values(
         run_id=number,
         suite=results.manifest.options.suite,
         task=planned.op,
-        source_hash=None if source is None else _keep_source(connection, source),
+        source_hash=None if source is None else keep_sources(connection, [source])[0],
         provenance=msgspec.json.encode(kernel.provenance).decode(),
         state=State.JUDGED,
         tries=1,
@@ -128,13 +137,31 @@ def _source(run: RunDirectory, planned: PlannedOp) -> str | None:
         return None
     file = run.kernels_path / kernel.snapshot_name / kernel.entry.rpartition(":")[0]
     try:
-        return file.read_text(encoding="utf-8").replace("\x00", "\ufffd")
+        return file.read_bytes().decode().replace("\x00", "\ufffd")
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _keep_source(connection: Connection, source: str) -> str:
-    name = hashlib.sha256(source.encode()).hexdigest()
-    if connection.execute(select(sources.c.hash).where(sources.c.hash == name)).scalar_one_or_none() is None:
-        connection.execute(insert(sources).values(hash=name, text=source))
-    return name
+def _covered(kernel: Kernel) -> dict[str, str]:
+    """The files that a review of a kernel covers: path -> text.
+
+    It is empty where one of them is no text, or not the one that was judged: who decides must have seen all that is
+    decided about.
+    """
+    texts: dict[str, str] = {}
+    for path, content in (reviewed_files(kernel) or {}).items():
+        text = _text(Path(kernel.root or "") / path, content)
+        if text is None or len(path) > MOST_PATH_CHARACTERS:
+            return {}
+        texts[path] = text
+    return texts
+
+
+@lru_cache(maxsize=1024)
+def _text(file: Path, content: str) -> str | None:
+    """The text of a file; None where it is none, or has another content hash."""
+    try:
+        data = file.read_bytes()
+        return None if digest(data) != content or b"\x00" in data else data.decode()
+    except (OSError, UnicodeDecodeError):
+        return None

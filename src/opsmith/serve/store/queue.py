@@ -53,6 +53,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kernel_hash: names what was judged; None where there was nothing to judge.
         reviewed_hash: names what a review of it is about; None where it cannot be reviewed.
+        entry_file: the file of its entry, where it can be.
         dsl: what it is written in.
         summary: the scores of the task.
         by_dtype: dtype -> the same of its cases.
@@ -73,6 +74,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     device_s: float
     ceilings: Ceilings | None = None
     reviewed_hash: str | None = None
+    entry_file: str | None = None
 
 
 def claim_next(database: Database, suite: str, rules: str) -> Claimed | None:
@@ -238,6 +240,7 @@ def summary_values(found: Found) -> dict[str, object]:
     return {
         "kernel_hash": found.kernel_hash,
         "reviewed_hash": found.reviewed_hash,
+        "entry_file": found.entry_file,
         "dsl": found.dsl,
         "outcome": outcome(summary),
         "accepted": summary.accepted,

@@ -8,11 +8,65 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from sqlalchemy import Connection, insert, or_, select
 
+from opsmith.core.case import digest
+from opsmith.reviews.changes import changed_files
 from opsmith.reviews.records import Review, Standing, State, standing
 from opsmith.serve.store.database import Database
-from opsmith.serve.store.runs import JudgementRow
+from opsmith.serve.store.runs import JudgementRow, find_source
 from opsmith.serve.store.schema import judgements, reviews
+from opsmith.serve.store.sources import covered_texts
 from opsmith.serve.store.tokens import Token
+
+
+class CoveredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a review of a kernel covers.
+
+    Attributes:
+        path: relative to the kernel's folder.
+        text: of the file.
+        before: its text in the version before; None where there is none, or it is not known.
+        changed: since the version before; None where that is not known.
+        is_new: the version before had no such file.
+    """
+
+    path: str
+    text: str
+    before: str | None = None
+    changed: bool | None = None
+    is_new: bool = False
+
+    @property
+    def content_hash(self) -> str:
+        """As a kernel's record names the file's content."""
+        return digest(self.text.encode())
+
+
+def files_to_review(database: Database, row: JudgementRow, before: Review | None) -> list[CoveredFile]:
+    """The files that a review of a kernel covers, that of the entry first; none where it cannot be reviewed.
+
+    Args:
+        database: has them.
+        row: the kernel's judgement.
+        before: the newest review of another version.
+    """
+    if row.reviewed_hash is None or row.source_hash is None or row.entry_file is None:
+        return []
+    source, imported = find_source(database, row.source_hash), covered_texts(database, row.reviewed_hash)
+    texts = {row.entry_file: source, **imported}
+    known = {} if before is None else covered_texts(database, before.content_hash)
+    if before is not None and before.source:
+        known[row.entry_file] = before.source
+    changed = changed_files({path: digest(text.encode()) for path, text in texts.items()}, before)
+    return [
+        CoveredFile(
+            path=path,
+            text=text,
+            before=known.get(path),
+            changed=known[path] != text if path in known else changed[path],
+            is_new=before is not None and bool(before.files) and path not in {*before.files, *known},
+        )
+        for path, text in texts.items()
+    ]
 
 
 def add_review(database: Database, review: Review, token: Token) -> None:

@@ -79,6 +79,7 @@ class JudgementRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | None
     kernel_hash: str | None
     reviewed_hash: str | None
+    entry_file: str | None
     source_hash: str | None
     provenance: Provenance
     created_utc: str

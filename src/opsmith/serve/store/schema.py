@@ -7,6 +7,8 @@
                runs ┴─────────────┘ ├──< verdicts    one for each case, in the order found
                                     └──< cells       the same, added up by dtype
 
+    reviews and covered_files belong to the judgements with their ``content_hash`` as ``reviewed_hash``.
+
 A judgement is one kernel, judged or to be judged, for one task. It is the queue's unit: its verdicts and cells are
 written in the transaction that makes it ``judged``, so it has all of them or none. ``rules`` names the options that it
 was submitted under, see :func:`opsmith.serve.judging.rules_of`; it is empty in what an older version wrote.
@@ -41,6 +43,8 @@ metadata = MetaData(
     }
 )
 
+#: Characters of a path: PostgreSQL's indices take 2,700 bytes.
+MOST_PATH_CHARACTERS = 500
 #: Numbers of rows: what PostgreSQL's integers hold.
 MOST_ROWS = 2**31 - 1
 
@@ -140,6 +144,7 @@ judgements = Table(
     Column("judged_utc", String(32)),
     Column("kernel_hash", String(64)),
     Column("reviewed_hash", String(64), index=True),
+    Column("entry_file", Text),
     Column("dsl", String(40)),
     Column("outcome", String(40)),
     Column("accepted", Boolean),
@@ -182,6 +187,15 @@ reviews = Table(
     Column("token_id", ForeignKey("tokens.id")),
     Column("when_utc", String(40), nullable=False),
     Column("record", Text, nullable=False),
+)
+
+#: What a review of some content covers besides the entry's file, whose name is no part of the content.
+covered_files = Table(
+    "covered_files",
+    metadata,
+    Column("content_hash", String(64), primary_key=True),
+    Column("path", String(MOST_PATH_CHARACTERS), primary_key=True),
+    Column("source_hash", ForeignKey("sources.hash"), nullable=False),
 )
 
 cells = Table(

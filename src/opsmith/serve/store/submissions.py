@@ -13,7 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from opsmith.core.kernel import Provenance
 from opsmith.errors import UsageError
 from opsmith.serve.store.database import Database
-from opsmith.serve.store.schema import FINAL, State, judgements, runs, sources, submissions, tokens
+from opsmith.serve.store.schema import FINAL, State, judgements, runs, submissions, tokens
+from opsmith.serve.store.sources import keep_sources
 from opsmith.serve.store.tokens import Token, now_utc
 
 
@@ -145,8 +146,7 @@ def _enqueue(
             created_utc=created,
         )
     )
-    hashes = [hashlib.sha256(candidate.source.encode()).hexdigest() for candidate in wanted.candidates]
-    _keep_sources(connection, dict(zip(hashes, (each.source for each in wanted.candidates), strict=True)))
+    hashes = keep_sources(connection, (candidate.source for candidate in wanted.candidates))
     connection.execute(
         insert(judgements),
         [
@@ -194,12 +194,6 @@ def _run_id(connection: Connection, token: Token, wanted: Wanted, about: SuiteFa
         created_utc=created,
     )
     return int(connection.execute(made.returning(runs.c.id)).scalar_one())
-
-
-def _keep_sources(connection: Connection, texts: dict[str, str]) -> None:
-    known = set(connection.execute(select(sources.c.hash).where(sources.c.hash.in_(texts))).scalars())
-    if new := [{"hash": name, "text": text} for name, text in texts.items() if name not in known]:
-        connection.execute(insert(sources), new)
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

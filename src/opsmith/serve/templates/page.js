@@ -17,11 +17,13 @@
     });
   }
 
-  // A line's number is taken into the form of a review.
+  // A line's number, and its file, are taken into the form of a review.
   for (const link of document.querySelectorAll("[data-line]")) {
     link.addEventListener("click", () => {
       const field = document.getElementById("line");
       if (field) field.value = link.dataset.line;
+      const file = document.getElementById("file");
+      if (file) file.value = link.dataset.file;
     });
   }
 
