@@ -65,11 +65,13 @@ layers: $(STAMP)  ## import-linter: who may import whom
 
 # A lane is a process of pytest. Three run beside each other, the longest first, since tests often wait; what one prints
 # is shown when it has ended.
-UNIT := end-to-end parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
+UNIT := end-to-end judge parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
 QUICK := quick-one quick-two
 LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%)
 lane-end-to-end: PATHS := tests/e2e
-lane-parts: PATHS := --ignore tests/e2e --ignore tests/unit/kernels --ignore tests/unit/compile
+JUDGE := $(addprefix tests/unit/,generate runner serve)
+lane-judge: PATHS := $(JUDGE)
+lane-parts: PATHS := $(addprefix --ignore ,tests/e2e tests/unit/kernels tests/unit/compile $(JUDGE))
 lane-compile: PATHS := tests/unit/compile
 lane-kernels-a-to-c: PATHS := tests/unit/kernels/test_[a-c]*.py
 lane-kernels-d-to-o: PATHS := tests/unit/kernels/test_[d-o]*.py
