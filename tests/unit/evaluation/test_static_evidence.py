@@ -625,12 +625,12 @@ def test_hostile_sources_do_not_hold_up_the_judge() -> None:
     )
     braces = "){}" * 50_000
     quotes = 'R"(' * 50_000 + "/*" * 50_000 + "'" * 50_000
-    start = time.perf_counter()
+    start = time.process_time()
     for source in (circle, rings, doubling, ENTRY + "    return f0(x)\n" + helpers, handlers):
         found(source)
     for source in (braces, quotes):
         found(source, path="kernel.cpp")
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_a_strangers_text_arrives_as_one_line_that_can_be_encoded() -> None:
