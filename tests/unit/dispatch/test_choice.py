@@ -333,6 +333,30 @@ def test_what_no_kernel_is_asked_for_reaches_python_once(
         opsmith.disable()
 
 
+def test_shapes_without_end_are_not_all_kept(
+    monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float], in_python: list[tuple[Any, ...]]
+) -> None:
+    """What C++ has forgotten of a call Python tells it again."""
+    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
+    monkeypatch.setattr(trial, "try_out", lambda text, *_args, **_kwargs: Trial(call=text, us=dict(found_us)))
+    found_us[KERNEL] = 3.0
+    x = torch.ones(5_000, dtype=torch.float64)
+    with stand_in_driver():
+        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
+        for size in (7, 7, 7):
+            x[:size] * 2.5
+        before = len(in_python)
+        x[:7] * 2.5
+        assert before == len(in_python)
+        for size in range(100, 4_400):
+            x[:size] * 2.5
+        before = len(in_python)
+        for _ in range(2):
+            x[:7] * 2.5
+        assert before + 1 == len(in_python)
+        opsmith.disable()
+
+
 def test_a_composite_op_without_a_gradient_is_tried_too(tmp_path: Path, found_us: dict[str, float]) -> None:
     """Both ways are made below autograd."""
     kernel_file(tmp_path / "kernels", "relu6.default", "def kernel(x):\n    return x.clamp(0, 6)")

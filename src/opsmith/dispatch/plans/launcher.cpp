@@ -363,6 +363,10 @@ struct Known {
   Clock::time_point left_until;
 };
 
+// Keys that are kept for an op; a model with dynamic shapes brings a new one with each call. What is forgotten Python
+// tells again.
+constexpr size_t kMostKnown = 4096;
+
 // The plans of one kernel in use.
 struct Plans {
   std::unordered_map<std::string, Known, Hash, std::equal_to<>> by_key;
@@ -722,7 +726,11 @@ bool opsmith_learn(std::shared_ptr<Plans>* plans, const int64_t* words, int64_t 
   const std::unique_lock lock(tables);
   const auto until =
       milliseconds < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(milliseconds);
-  (*plans)->by_key.insert_or_assign(std::string(thread.missed->key()), Known{std::move(plan), until});
+  auto& known = (*plans)->by_key;
+  if (known.size() >= kMostKnown) {
+    known.clear();
+  }
+  known.insert_or_assign(std::string(thread.missed->key()), Known{std::move(plan), until});
   return true;
 }
 
