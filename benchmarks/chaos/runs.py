@@ -256,6 +256,11 @@ def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def _hear_interrupts() -> None:
+    """A shell starts what runs beside it deaf to Ctrl-C, and so would be every judge that is started here."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -266,6 +271,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="no further fault is begun after so long")
     parser.add_argument("-o", "--out", type=Path, required=True, help="a new folder for the record")
     asked = parser.parse_args(words)
+    _hear_interrupts()
     asked.out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="chaos-runs-") as folder:
         found = Chaos(Path(folder), asked.out, seed=asked.seed).run(

@@ -229,6 +229,16 @@ def test_a_worker_holds_no_descriptor_and_no_secret_of_the_judges(bench: Bench) 
     assert "ValueError: False" == bench.run("raise ValueError('hunter2' in str(os.environ))")
 
 
+def test_a_zygote_that_is_killed_while_it_imports_is_replaced() -> None:
+    """The run that starts it goes on; one that cannot import is not started again and again."""
+    with Processes("cpu", memory_limit_bytes=256 << 20, output_limit_bytes=1 << 20) as running:
+        first = running._process.pid
+        os.kill(first, signal.SIGKILL)
+        running.wait_ready()
+        assert first != running._process.pid
+        assert running.facts["torch"]
+
+
 def test_what_every_start_imports_is_compiled_once() -> None:
     """No child writes bytecode, and the process that they are forked from imports thousands of files."""
     compiled = Path(importlib.util.cache_from_source(str(Path(worker.__path__[0]) / "disguise.py")))

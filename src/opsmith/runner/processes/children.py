@@ -301,7 +301,7 @@ class Processes:
         for pause_s in (*RESTART_PAUSES_S, None):
             zygote = self._zygote
             try:
-                self.wait_ready()
+                self._wait_for_imports()
                 return zygote, zygote.fork(role, config, descriptors, FORK_TIMEOUT_S)
             except (RefereeFailed, ZygoteGone) as exc:
                 problem = exc
@@ -346,11 +346,32 @@ class Processes:
         return bool(self.facts["interpreted"])
 
     def wait_ready(self) -> None:
-        """Wait until the zygote has imported torch.
+        """Wait until the zygote has imported torch, or another one that takes its place if it is killed.
 
         Raises:
-            RefereeFailed: it died or took too long; the message ends with its last line.
+            RefereeFailed: it ended by itself, was killed again and again or took too long; the message ends with its
+                last line.
         """
+        for pause_s in (*RESTART_PAUSES_S, None):
+            zygote = self._zygote
+            try:
+                self._wait_for_imports()
+            except RefereeFailed:
+                if pause_s is None or not self._was_killed():
+                    raise
+            else:
+                return
+            time.sleep(pause_s)
+            self._replace(zygote)
+
+    def _was_killed(self) -> bool:
+        """Whether the zygote has ended, and not by itself."""
+        try:
+            return self._process.wait(NEWS_S) < 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def _wait_for_imports(self) -> None:
         zygote = self._zygote
         if zygote.wait_ready(IMPORT_TIMEOUT_S):
             self._facts = zygote.facts
