@@ -174,7 +174,7 @@ def _measure(
                 itertools.islice({f"pass {one.name}": one.undone for one in reports.passes if one.undone}.items(), 4)
             )
     take_turn()
-    served, left = _settled(runs[ENABLED], options.settle) if ENABLED in runs else ([], 0)
+    served, left = settled(runs[ENABLED], options.settle) if ENABLED in runs else ([], 0)
     times = blocks_in_turns(runs, options.device, blocks=options.blocks, block_s=BLOCK_S, around=_installed)
     ours = times.get(options.ours)
     over = {} if ours is None else {column: round(ratio(blocks, ours), 4) for column, blocks in times.items()}
@@ -202,7 +202,7 @@ def _kernels_compiled(column: str) -> AbstractContextManager[object]:
     return opsmith.enabled(choose="all") if column == ENABLED else _installed(column)
 
 
-def _settled(run: Run, seconds: float) -> tuple[list[str], int]:
+def settled(run: Run, seconds: float) -> tuple[list[str], int]:
     """Enable kernels and call until trials decide nothing more; what they decided."""
     Allowance.START_S = seconds
     opsmith.enable(choose="measured", wait=True)

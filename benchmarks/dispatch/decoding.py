@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.compile.models import State
+from benchmarks.compile.models import State, settled
 from benchmarks.compile.real_models import MODELS, Place
 
 import opsmith
 from opsmith.core.run import write_atomically
 from opsmith.dispatch import entry
-from opsmith.dispatch.choice.choosing import Allowance
 
 TURNS, TOKENS, WARM_UP = 7, 4, 12
 #: Seconds that trials may take.
@@ -57,20 +56,6 @@ def ms_of(step: Step) -> float:
     return (time.perf_counter() - began) / TOKENS * 1e3
 
 
-def settle(step: Step) -> None:
-    """Decode until trials decide nothing more, and long enough for what C++ learns."""
-    ends, decided = time.perf_counter() + SETTLE_S, -1
-    while time.perf_counter() < ends and decided < (decided := _decided()):
-        for _ in range(3):
-            step()
-    for _ in range(WARM_UP):
-        step()
-
-
-def _decided() -> int:
-    return sum(len(op.classes) for op in opsmith.active().ops)
-
-
 def in_python(step: Step) -> dict[str, int]:
     """Overload -> calls that reached Python in a turn."""
     seen: collections.Counter[str] = collections.Counter()
@@ -94,21 +79,15 @@ def measure(model: str, device: str, *, small: bool) -> dict[str, Any]:
     for _ in range(TOKENS):
         step()
     before = [ms_of(step), ms_of(step)]
-    Allowance.START_S = SETTLE_S
-    opsmith.enable(device=device, choose="measured", wait=True)
-    settle(step)
+    served, _ = settled(step, SETTLE_S)
+    for _ in range(WARM_UP):  # Long enough for what C++ learns.
+        step()
     pairs = []
     for _ in range(TURNS):
         enabled = ms_of(step)
         with opsmith.disabled():
             pairs.append((enabled, ms_of(step)))
     reached = in_python(step)
-    served = [
-        f"{op.op} {one.text}: {one.eager_us} -> {one.kernel_us} us"
-        for op in opsmith.active().ops
-        for one in op.classes
-        if one.served
-    ]
     opsmith.disable()
     return {
         "eager_before_ms": [round(ms, 3) for ms in before],

@@ -39,7 +39,7 @@ class DeviceKind:
         kept_variables: of its driver and libraries, what a kernel's process may see besides.
         variables: names and values that the environment of every child has.
         survives_fork: a process may use it though the one that it was forked from has.
-        nvidia_driver: NVIDIA's driver serves it: launch plans, device files, throttle reasons, nvidia-smi.
+        nvidia_driver: NVIDIA's driver serves it: launch plans, device files, throttle reasons, NVML.
         times_kernels: ``torch.cuda`` captures graphs on it and holds its queue up, which K is measured with. Without
             that only E is measured.
         runtime: of ``torch.cuda``'s runtime the library, and what the names of its functions begin with.

@@ -55,7 +55,7 @@ def opened() -> Nvml | None:
 def driver_version() -> str | None:
     """As in ``580.159.04``."""
     library = opened()
-    return None if library is None else _text(library.nvmlSystemGetDriverVersion)
+    return None if library is None else text_of(library.nvmlSystemGetDriverVersion)
 
 
 def uuids() -> list[str]:
@@ -64,7 +64,7 @@ def uuids() -> list[str]:
     if library is None or library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         return []
     handles = [_handle(library, str(number)) for number in range(count.value)]
-    found = [_text(functools.partial(library.nvmlDeviceGetUUID, handle)) for handle in handles if handle is not None]
+    found = [text_of(functools.partial(library.nvmlDeviceGetUUID, handle)) for handle in handles if handle is not None]
     return [uuid for uuid in found if uuid is not None]
 
 
@@ -78,7 +78,7 @@ def memory_of(gpu: str) -> GpuMemory | None:
     handle = None if library is None else _handle(library, gpu)
     if library is None or handle is None or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) != 0:
         return None
-    uuid = _text(functools.partial(library.nvmlDeviceGetUUID, handle))
+    uuid = text_of(functools.partial(library.nvmlDeviceGetUUID, handle))
     return None if uuid is None else GpuMemory(uuid, memory.total, memory.free)
 
 
@@ -99,6 +99,7 @@ def _handle(library: Nvml, gpu: str) -> ctypes.c_void_p | None:
     return handle if find(library, gpu, handle) == 0 else None
 
 
-def _text(ask: Callable[..., int]) -> str | None:
+def text_of(ask: Callable[..., int]) -> str | None:
+    """What a function of the library writes into a buffer, of which it is given the size; None if it fails."""
     text = ctypes.create_string_buffer(_TEXT_BYTES)
     return text.value.decode() if ask(text, ctypes.c_uint(_TEXT_BYTES)) == 0 else None

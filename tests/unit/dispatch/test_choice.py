@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -251,29 +251,35 @@ def test_launch_plans_serve_what_was_chosen_and_cpp_leaves_the_rest(
         opsmith.disable()
 
 
-def test_an_op_whose_calls_are_all_left_is_looked_at_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float]
-) -> None:
-    """A new class is found all the same, and once a kernel answers every call is looked at again."""
+@pytest.fixture
+def _mul_through_cpp(monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float]) -> Iterator[None]:
+    """The launcher in C++ stands before a kernel of ``mul.Tensor``, whose classes are tried out."""
+    assert found_us
     monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
-    x, y = torch.ones(4, dtype=torch.float64), torch.ones(16, dtype=torch.float64)
-    found_us[KERNEL] = 2.0
     with stand_in_driver():
         opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
-        for _ in range(3000):
-            x * 2.5
-        assert 3000 - 16 < served("mul.Tensor").left <= 3000
-        found_us[KERNEL] = 1.0
-        calls = 0
-        while not served("mul.Tensor").calls:
-            y * 2.5
-            calls += 1
-            assert calls <= 4 * 16
-        before = served("mul.Tensor").calls
-        for _ in range(20):
-            y * 2.5
-        assert before + 20 == served("mul.Tensor").calls
+        yield
         opsmith.disable()
+
+
+@pytest.mark.usefixtures("_mul_through_cpp")
+def test_an_op_whose_calls_are_all_left_is_looked_at_now_and_then(found_us: dict[str, float]) -> None:
+    """A new class is found all the same, and once a kernel answers every call is looked at again."""
+    x, y = torch.ones(4, dtype=torch.float64), torch.ones(16, dtype=torch.float64)
+    found_us[KERNEL] = 2.0
+    for _ in range(3000):
+        x * 2.5
+    assert 3000 - 16 < served("mul.Tensor").left <= 3000
+    found_us[KERNEL] = 1.0
+    calls = 0
+    while not served("mul.Tensor").calls:
+        y * 2.5
+        calls += 1
+        assert calls <= 4 * 16
+    before = served("mul.Tensor").calls
+    for _ in range(20):
+        y * 2.5
+    assert before + 20 == served("mul.Tensor").calls
 
 
 @pytest.fixture
@@ -290,71 +296,62 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return seen
 
 
+@pytest.mark.usefixtures("_mul_through_cpp")
 def test_a_call_that_cannot_be_tried_now_is_left_for_a_while_without_python(
     monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float], in_python: list[tuple[Any, ...]]
 ) -> None:
     """Each of a model's thousand calls would pay for being asked about; once there is room the class is tried."""
-    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     monkeypatch.setattr(Allowance, "START_S", -1.0)
     x = torch.ones(4, dtype=torch.float64)
-    with stand_in_driver():
-        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
-        began = time.monotonic()
-        for _ in range(500):
-            x * 2.5
-        assert len(in_python) <= 2 + (time.monotonic() - began) / (entry.PATIENCE_MS / 1000)
-        assert 500 == served("mul.Tensor").left
-        monkeypatch.setattr(Allowance, "START_S", 60.0)
-        time.sleep(entry.PATIENCE_MS / 1000)
-        for _ in range(3):
-            x * 2.5
-        assert found_us
-        assert 3 == served("mul.Tensor").calls
-        opsmith.disable()
+    began = time.monotonic()
+    for _ in range(500):
+        x * 2.5
+    assert len(in_python) <= 2 + (time.monotonic() - began) / (entry.PATIENCE_MS / 1000)
+    assert 500 == served("mul.Tensor").left
+    monkeypatch.setattr(Allowance, "START_S", 60.0)
+    time.sleep(entry.PATIENCE_MS / 1000)
+    for _ in range(3):
+        x * 2.5
+    assert found_us
+    assert 3 == served("mul.Tensor").calls
 
 
+@pytest.mark.usefixtures("_mul_through_cpp")
 def test_what_no_kernel_is_asked_for_reaches_python_once(
-    monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float], in_python: list[tuple[Any, ...]]
+    found_us: dict[str, float], in_python: list[tuple[Any, ...]]
 ) -> None:
     """A dtype that kernels are not asked for is one for every call like it."""
-    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     x, y = torch.ones(4, dtype=torch.complex64), torch.ones(4, dtype=torch.float64)
-    with stand_in_driver():
-        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
-        for _ in range(10):
-            assert torch.equal(torch.full_like(x, 2), x * 2)
-        assert 1 == len(in_python)
-        mul = served("mul.Tensor")
-        assert ({"dtype": 1}, 9) == (dict(mul.fallbacks), mul.left)
-        for _ in range(3):
-            y * 2.5
-        assert found_us
-        assert 2 == served("mul.Tensor").calls
-        opsmith.disable()
+    for _ in range(10):
+        assert torch.equal(torch.full_like(x, 2), x * 2)
+    assert 1 == len(in_python)
+    mul = served("mul.Tensor")
+    assert ({"dtype": 1}, 9) == (dict(mul.fallbacks), mul.left)
+    for _ in range(3):
+        y * 2.5
+    assert found_us
+    assert 2 == served("mul.Tensor").calls
 
 
+@pytest.mark.usefixtures("_mul_through_cpp")
 def test_shapes_without_end_are_not_all_kept(
     monkeypatch: pytest.MonkeyPatch, found_us: dict[str, float], in_python: list[tuple[Any, ...]]
 ) -> None:
     """What C++ has forgotten of a call Python tells it again."""
-    monkeypatch.setenv(VARIABLE, LaunchMode.NATIVE)
     monkeypatch.setattr(trial, "try_out", lambda text, *_args, **_kwargs: Trial(call=text, us=dict(found_us)))
     found_us[KERNEL] = 3.0
     x = torch.ones(5_000, dtype=torch.float64)
-    with stand_in_driver():
-        opsmith.enable(KERNELS, ops="mul.Tensor", choose="measured")
-        for size in (7, 7, 7):
-            x[:size] * 2.5
-        before = len(in_python)
+    for size in (7, 7, 7):
+        x[:size] * 2.5
+    before = len(in_python)
+    x[:7] * 2.5
+    assert before == len(in_python)
+    for size in range(100, 4_400):
+        x[:size] * 2.5
+    before = len(in_python)
+    for _ in range(2):
         x[:7] * 2.5
-        assert before == len(in_python)
-        for size in range(100, 4_400):
-            x[:size] * 2.5
-        before = len(in_python)
-        for _ in range(2):
-            x[:7] * 2.5
-        assert before + 1 == len(in_python)
-        opsmith.disable()
+    assert before + 1 == len(in_python)
 
 
 def test_a_composite_op_without_a_gradient_is_tried_too(tmp_path: Path, found_us: dict[str, float]) -> None:

@@ -10,13 +10,13 @@ Names and numbers are those of NVML's header, ``nvml.h``.
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Self
 
 from opsmith.devices import nvml
 from opsmith.devices.nvml import Nvml
 
 _CLOCK_SM = 1
-_NAME_BYTES = 96
 
 #: Reasons that count, by their bits. "Hardware slowdown" stands behind its causes, with which it is set.
 #: The others hold nothing back that runs: idle, clocks that somebody chose, sync boost, a display.
@@ -82,9 +82,7 @@ class ThrottleWatch:
 
     def name(self) -> str | None:
         """The device's name, or None if NVML fails to say."""
-        name = ctypes.create_string_buffer(_NAME_BYTES)
-        error = self._library.nvmlDeviceGetName(self._handle, name, ctypes.c_uint(_NAME_BYTES))
-        return name.value.decode() if error == 0 else None
+        return nvml.text_of(functools.partial(self._library.nvmlDeviceGetName, self._handle))
 
     def close(self) -> None:
         """Let go of NVML, which counts who uses it."""

@@ -10,6 +10,7 @@ the entries are enumerated that call an op anywhere.
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 
 import msgspec
@@ -53,6 +54,7 @@ class SuiteIndex:
             write_atomically(self._path, msgspec.json.encode(ops_of_entry))
 
 
+@functools.cache
 def brought() -> dict[str, dict[str, dict[str, dict[str, list[str]]]]]:
     """What opsmith knows of suites before anybody asked them; see :data:`_BROUGHT`."""
     return msgspec.json.decode(_BROUGHT.read_bytes(), type=dict[str, dict[str, dict[str, dict[str, list[str]]]]])
