@@ -50,6 +50,7 @@ class StandInLane:
     Attributes:
         done: what it was given, in order.
         asked: the entries that it was asked for.
+        ended: the slots that were.
         paused: whether it was.
     """
 
@@ -58,6 +59,7 @@ class StandInLane:
         self.facts = facts(number if device is None else device, slots=slots)
         self.done: list[list[Job]] = []
         self.asked: list[EntryAsked] = []
+        self.ended: list[int] = []
         self.paused = False
         self.before_result: Callable[[], object] = lambda: None
         self._lives = lives
@@ -99,6 +101,9 @@ class StandInLane:
                     status=Status.PASSED,
                     part=Part.CONDUCT,
                 )
+
+    def end_slot(self, slot: int) -> None:
+        self.ended.append(slot)
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         for job in family:

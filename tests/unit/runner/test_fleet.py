@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -122,6 +123,25 @@ def test_a_family_that_lanes_are_lost_over_is_given_up() -> None:
         ("good", Status.PASSED): 3,
     } == statuses
     assert MOST_LOSSES == sum(device.lost for device in fleet.used_devices())
+
+
+@pytest.mark.parametrize("sizes", [{"long": 9, "other": 1, "another": 1}, {"other": 9, "another": 9, "long": 1}])
+def test_a_slot_that_no_family_is_left_for_is_ended_while_others_judge(sizes: dict[str, int]) -> None:
+    """However many waited when it took its last one: their processes hold memory that the others may need."""
+    lane = StandInLane(0, slots=2)
+    judged = lane.judge
+
+    def judge(slot: int, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
+        if family[0].schema.name == "long":
+            deadline = time.monotonic() + 10
+            while not lane.ended and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert [1 - slot] == lane.ended
+        yield from judged(slot, family, to_come)
+
+    lane.judge = judge  # type: ignore[method-assign]
+    list(Fleet([lane], OPTIONS).judge([job(op, size) for op, size in sizes.items()]))
+    assert [0, 1] == sorted(lane.ended)
 
 
 def test_entries_of_a_lost_lane_are_enumerated_afresh() -> None:

@@ -19,6 +19,7 @@ from opsmith.runner.executors.messages import (
     CaseTimed,
     DiscoverOps,
     Done,
+    EndSlot,
     EntryEnumerated,
     EnumerateEntry,
     Family,
@@ -82,6 +83,7 @@ class LaneHost:
             DiscoverOps: lambda _seat, request: iter([self._lane.discover(request.target, request.ops)]),
             EnumerateEntry: self._enumerate,
             JudgeFamily: self._judge,
+            EndSlot: self._end_slot,
             TimeFamily: self._time,
             KeepSource: self._keep,
             PauseLane: self._pause,
@@ -122,6 +124,10 @@ class LaneHost:
         with self._received(request.family) as jobs:
             for verdict in self._lane.judge(slot, jobs, request.to_come):
                 yield VerdictsFound((verdict,))
+
+    def _end_slot(self, slot: int, _request: EndSlot) -> Iterator[LaneReply]:
+        self._lane.end_slot(slot)
+        yield from ()
 
     def _time(self, _seat: int, request: TimeFamily) -> Iterator[LaneReply]:
         with self._received(request.family) as jobs:

@@ -70,6 +70,10 @@ class JudgeFamily(msgspec.Struct, frozen=True, tag=True):
     to_come: float
 
 
+class EndSlot(msgspec.Struct, frozen=True, tag=True):
+    """See :meth:`opsmith.runner.protocol.lane.Lane.end_slot`."""
+
+
 class TimeFamily(msgspec.Struct, frozen=True, tag=True):
     """See :meth:`opsmith.runner.protocol.lane.Lane.time`."""
 
@@ -118,7 +122,9 @@ class LaneProblem(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-LaneRequest = OpenLane | ListLaneOps | DiscoverOps | EnumerateEntry | JudgeFamily | TimeFamily | KeepSource | PauseLane
+LaneRequest = (
+    OpenLane | ListLaneOps | DiscoverOps | EnumerateEntry | JudgeFamily | EndSlot | TimeFamily | KeepSource | PauseLane
+)
 LaneReply = (
     LaneOpened | OpsListed | Discovered | Raised | EntryEnumerated | VerdictsFound | CaseTimed | Done | LaneProblem
 )

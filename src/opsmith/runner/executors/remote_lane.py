@@ -14,6 +14,7 @@ from opsmith.runner.executors.messages import (
     CaseTimed,
     DiscoverOps,
     Done,
+    EndSlot,
     EntryEnumerated,
     EnumerateEntry,
     JudgeFamily,
@@ -98,6 +99,10 @@ class RemoteLane:
         for reply in self._replies(slot, request):
             assert isinstance(reply, VerdictsFound)
             yield from reply.verdicts
+
+    def end_slot(self, slot: int) -> None:
+        for _ in self._replies(slot, EndSlot()):
+            pass
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         for reply in self._replies(0, TimeFamily(pack_family(self._wire.bring(family), self._calls))):

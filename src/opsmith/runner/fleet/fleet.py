@@ -43,11 +43,13 @@ class _Kind(NamedTuple):
         do: does one item on a slot of a lane; told how many wait to be taken.
         rest: what is left of an item of which there are these results; None if nothing is.
         give_up: the results of an item that lanes are lost over.
+        idle: called for a slot of a lane when no item waits to be taken.
     """
 
     do: Callable[[Lane, int, Any, int], Iterator[Any]]
     rest: Callable[[Any, Sequence[Any]], Any]
     give_up: Callable[[Any], Iterator[Any]]
+    idle: Callable[[Lane, int], None] = lambda _lane, _slot: None
 
 
 class _NoMore(Exception):
@@ -150,13 +152,16 @@ class Fleet:
             yield from lane.judge(slot, family, left / slots)
             self._durations.note(family, time.monotonic() - began)
 
+        def end_slot(lane: Lane, slot: int) -> None:
+            lane.end_slot(slot)
+
         def give_up(family: list[Job]) -> Iterator[Verdict]:
             for job in family:
                 yield from not_run(job, job.cases, "took the device's judge with it")
 
         todo = self._durations.longest_first(families(jobs))
         try:
-            for _, verdict in self._run(todo, _Kind(work, rest_to_judge, give_up)):
+            for _, verdict in self._run(todo, _Kind(work, rest_to_judge, give_up, end_slot)):
                 yield verdict
         finally:
             self._durations.save()
@@ -230,7 +235,7 @@ class Fleet:
 
         def take_slot(number: int, slot: int) -> None:
             try:
-                while (piece := todo.take()) is not None:
+                while (piece := self._next(number, slot, kind, todo)) is not None:
                     for result in self._serve(number, slot, piece, kind, todo):
                         results.put((number, result))
             except _NoMore:
@@ -250,6 +255,16 @@ class Fleet:
                 yield from _collect(results, len(taken))
         finally:
             todo.stop()
+
+    def _next(self, number: int, slot: int, kind: _Kind, todo: WorkQueue[Any]) -> Piece[Any] | None:
+        """The next piece for a slot, which is told first if it has to wait for one or has had its last."""
+        if not len(todo) and number not in self._lost:
+            try:
+                kind.idle(self._lanes[number], slot)
+            except LaneLost as loss:
+                self._lost.add(number)
+                raise _NoMore from loss
+        return todo.take()
 
     def _serve(self, number: int, slot: int, piece: Piece[Any], kind: _Kind, todo: WorkQueue[Any]) -> Iterator[Any]:
         """Do a piece, and yield its results; when the lane is lost, see that somebody else does the rest."""

@@ -306,8 +306,11 @@ class DeviceLane:
                 give_up=given_up,
                 mend=chosen.close,
             )
-            if not to_come:
-                chosen.close()  # The others may go on for long, and its processes hold memory of the device.
+
+    def end_slot(self, slot: int) -> None:
+        chosen = self._slots[slot]
+        with chosen.in_use:
+            chosen.close()  # The others may go on for long, and its processes hold memory of the device.
 
     def _judge(self, slot: Slot, family: Sequence[Job], to_come: float) -> Iterator[Verdict]:
         slot.worker.expect(int(to_come))

@@ -141,6 +141,10 @@ class Lane(Protocol):
         """Judge jobs that the same kernel answers; ``to_come``: so many families follow on this slot, on average."""
         ...
 
+    def end_slot(self, slot: int) -> None:
+        """End the processes of a slot that no family is left for; one that is given back later starts others."""
+        ...
+
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs that the same kernel answers, while nobody else uses the device; nothing is judged meanwhile."""
         ...
