@@ -233,6 +233,15 @@ class Session:
         self._asked(task)
         return [self._call(case) for case in self._cases[task] if not case.expects_error]
 
+    def tolerance(self, task: str) -> tuple[float, float] | None:
+        """The widest (rtol, atol) that the suite declares for a case of a task; None if it declares none.
+
+        Raises:
+            UnknownName: the session has no such task.
+        """
+        self._asked(task)
+        return max((case.tolerance for case in self._cases[task] if case.tolerance is not None), default=None)
+
     def _call(self, case: CaseRef) -> CallRecord:
         return _CALL.decode(self._lane.read(case))
 

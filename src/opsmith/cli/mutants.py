@@ -106,7 +106,8 @@ def mutants(
         total = study.total
         Console().print(
             f"{study.distinct} mutants of {study.ops} ops by {study.operators} operators: {total.killed} killed, "
-            f"{total.survived} survived, {total.equivalent} equivalent; {study.harness or 'no public harness'} killed "
+            f"{total.survived} survived ({total.allowed} of them allowed by the comparison), "
+            f"{total.equivalent} equivalent; {study.harness or 'no public harness'} killed "
             f"{total.harness_killed}: {out / 'table.md'}",
             highlight=False,
         )

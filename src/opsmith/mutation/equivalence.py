@@ -26,16 +26,24 @@ _POOL = 1 << 20
 _LONG, _MANY = 3000, 200_000
 
 
+#: (original, mutant, arguments, keywords) -> why the judge's comparison refuses the mutant on them; empty if it does
+#: not, None if that says nothing. See :meth:`opsmith.mutation.rule.Rule.refuses`.
+Refuses = Callable[[Callable[..., Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]], str | None]
+
+
 class Compared(NamedTuple):
     """What was found.
 
     Attributes:
-        differs: the first input on which results differ, in words; empty if none does.
+        differs: the first input on which results differ, in words; empty if none does. Of several it is the first that
+            the judge's comparison refuses.
+        allowed: so many of such inputs the judge's comparison allows; 0 where it refuses one, or was not asked.
         elements: that they were equal on.
         large: a row above the longest that kernels treat apart, and a result of many blocks, were among them.
     """
 
     differs: str
+    allowed: int
     elements: int
     large: bool
 
@@ -57,13 +65,18 @@ def compare(
     seed: int,
     limit_s: float,
     elements: int = ELEMENTS,
+    refuses: Refuses | None = None,
 ) -> Compared:
-    """Compare two kernels until they differ, or on so many elements, or for so long, in seconds of a processor."""
+    """Compare two kernels on so many elements, or for so long, in seconds of a processor.
+
+    It ends where they differ; with ``refuses`` where they differ by more than the judge's comparison allows.
+    """
     until = time.process_time() + limit_s
     torch.manual_seed(seed)
     draw = random.Random(seed)  # noqa: S311 - inputs, nothing secret
     pools: dict[torch.dtype, torch.Tensor] = {}
     done, redrawn, large = 0, 0, False
+    first, allowed = "", 0
     inputs = _inputs([_Call(*tree_flatten(call)) for call in calls], pools, draw)
     for number, (leaves, call, kind) in enumerate(inputs):
         if done >= elements and redrawn >= CALLS:
@@ -72,12 +85,16 @@ def compare(
             break
         problem = _differs(original, mutant, call, leaves)
         if problem:
-            return Compared(f"{problem} on {_in_words(leaves)}", done, large)
+            first = first or f"{problem} on {_in_words(leaves)}"
+            refusal = None if refuses is None else refuses(original, mutant, *_fresh(call, leaves)[0])
+            if refuses is None or refusal:
+                return Compared(f"{refusal or problem} on {_in_words(leaves)}", allowed=0, elements=done, large=large)
+            allowed += refusal is not None
         redrawn += kind == "redrawn"
         if problem is not None:
             done += sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
             large |= kind == "resized"
-    return Compared("", done if redrawn >= CALLS else 0, large)
+    return Compared(first, allowed=allowed, elements=done if redrawn >= CALLS else 0, large=large)
 
 
 def _inputs(
@@ -234,13 +251,18 @@ def _differs(original: Callable[..., Any], mutant: Callable[..., Any], call: _Ca
 
 
 def _answer(kernel: Callable[..., Any], call: _Call, leaves: list[Any]) -> tuple[Any, str, list[Any]]:
-    own = [_copied(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    args, kwargs = call.with_leaves(own)
+    (args, kwargs), own = _fresh(call, leaves)
     torch.default_generator.manual_seed(0)
     try:
         return kernel(*args, **kwargs), "", own
     except Exception as exc:  # noqa: BLE001 - a mutant may raise anything
         return None, type(exc).__name__, own
+
+
+def _fresh(call: _Call, leaves: list[Any]) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], list[Any]]:
+    """The arguments with copies of all tensors, and their leaves."""
+    own = [_copied(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    return call.with_leaves(own), own
 
 
 def _copied(leaf: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,8 @@ class Result(enum.StrEnum):
     """What became of a mutant.
 
     KILLED and SURVIVED are a judge's, for NOT_ASKED it has no test of the op, for VOID it refused how the answer came
-    about and said nothing of its value. EQUAL, DIFFERS and UNDECIDED are of the comparison with the original.
+    about and said nothing of its value. EQUAL, DIFFERS, ALLOWED and UNDECIDED are of the comparison with the original:
+    ALLOWED differs, but on no input that was tried by more than the judge's comparison allows.
     """
 
     KILLED = "killed"
@@ -24,6 +25,7 @@ class Result(enum.StrEnum):
     VOID = "void"
     EQUAL = "equal"
     DIFFERS = "differs"
+    ALLOWED = "allowed"
     UNDECIDED = "undecided"
 
 

@@ -18,11 +18,12 @@ import msgspec
 import torch
 
 from opsmith.calls.live import rebuild
-from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Kernel
 from opsmith.loading import from_file
 from opsmith.mutation.equivalence import ELEMENTS, compare
 from opsmith.mutation.outcomes import Result
+from opsmith.mutation.probe_link import KnownCalls
+from opsmith.mutation.rule import Rule
 
 if TYPE_CHECKING:
     from opsmith.mutation.public_harness import Harness
@@ -106,9 +107,12 @@ def _harness(harness: Harness, request: Mapping[str, Any]) -> tuple[Result, str]
 def _compare(request: Mapping[str, Any]) -> tuple[Result, str]:
     _limit_memory()
     original, mutant = _loaded(request["original"]), _loaded(request["mutant"])
-    records = msgspec.msgpack.decode(Path(request["calls"]).read_bytes(), type=list[CallRecord])
-    calls = [(live.args, live.kwargs) for live in (rebuild(record, torch.device("cpu")) for record in records)]
-    found = compare(original, mutant, calls, seed=request["seed"], limit_s=request["limit_s"])
+    known = msgspec.msgpack.decode(Path(request["calls"]).read_bytes(), type=KnownCalls)
+    calls = [(live.args, live.kwargs) for live in (rebuild(record, torch.device("cpu")) for record in known.records)]
+    rule = Rule(request["op"], known.tolerance)
+    found = compare(original, mutant, calls, seed=request["seed"], limit_s=request["limit_s"], refuses=rule.refuses)
+    if found.allowed:
+        return Result.ALLOWED, f"{found.differs}; the comparison allows it, on {found.allowed:,} inputs"
     if found.differs:
         return Result.DIFFERS, found.differs
     if found.elements < ELEMENTS or not found.large:

@@ -12,8 +12,16 @@ from typing import Any, Self
 
 import msgspec
 
+from opsmith.core.case import CallRecord
 from opsmith.core.kernel import Kernel
 from opsmith.mutation.outcomes import Result
+
+
+class KnownCalls(msgspec.Struct, frozen=True):
+    """The calls that a suite has of an op, with the (rtol, atol) that it declares for it."""
+
+    records: list[CallRecord]
+    tolerance: tuple[float, float] | None
 
 
 class ProbeLink:
@@ -56,10 +64,15 @@ class ProbeLink:
         reply = self._ask({"do": "harness", "op": op, "kernel": msgspec.to_builtins(kernel)})
         return Result(reply["result"]), reply["why"]
 
-    def compare(self, calls: Path, original: Kernel, mutant: Kernel, seed: int, limit_s: float) -> tuple[Result, str]:
-        """Whether a mutant gives what its original gives."""
+    def compare(
+        self, op: str, calls: Path, original: Kernel, mutant: Kernel, seed: int, limit_s: float
+    ) -> tuple[Result, str]:
+        """Whether a mutant gives what its original gives, or what the judge's comparison takes for it.
+
+        ``calls`` is a file that holds :class:`KnownCalls`.
+        """
         kernels = {"original": msgspec.to_builtins(original), "mutant": msgspec.to_builtins(mutant)}
-        reply = self._ask({"do": "compare", "calls": str(calls), "seed": seed, "limit_s": limit_s, **kernels})
+        reply = self._ask({"do": "compare", "op": op, "calls": str(calls), "seed": seed, "limit_s": limit_s, **kernels})
         return Result(reply["result"]), reply["why"]
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

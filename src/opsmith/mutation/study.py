@@ -25,7 +25,7 @@ from opsmith.errors import BadInput
 from opsmith.mutation.mutants import Mutant, Place, Source
 from opsmith.mutation.operators import Operator, all_operators
 from opsmith.mutation.outcomes import EQUIVALENCE, OPSMITH, ORIGINAL, Book, Outcome, Result
-from opsmith.mutation.probe_link import ProbeLink
+from opsmith.mutation.probe_link import KnownCalls, ProbeLink
 from opsmith.mutation.subjects import Subject, subjects_of, write
 from opsmith.pipeline import Progress, Silent
 from opsmith.runner.protocol.limits import Limits
@@ -278,7 +278,9 @@ class Study:
                 result, why = Result.EQUAL, "compiles to the same code"
                 if not one.mutant.same_code:
                     asked = self._asked
-                    result, why = probe.compare(one.calls, one.original, one.kernel, asked.seed, asked.equivalence_s)
+                    result, why = probe.compare(
+                        one.subject.op, one.calls, one.original, one.kernel, asked.seed, asked.equivalence_s
+                    )
                 self._note(one.subject, dtype, EQUIVALENCE, result, why, mutant=one.mutant)
                 self._count(one.subject.op)
 
@@ -326,7 +328,8 @@ class Study:
             if survived and (mutant.name, dtype, EQUIVALENCE) not in done:
                 calls = self._folder / f"calls-{dtype}-{subject.op}.msgpack"
                 if not calls.exists():
-                    calls.write_bytes(msgspec.msgpack.encode(session.calls(subject.op)))
+                    known = KnownCalls(session.calls(subject.op), session.tolerance(subject.op))
+                    calls.write_bytes(msgspec.msgpack.encode(known))
                 self._survivors.put(_Survivor(subject, mutant, original, kernel, calls))
             self._count(subject.op)
 

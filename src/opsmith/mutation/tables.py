@@ -17,6 +17,7 @@ class Row(msgspec.Struct, kw_only=True):
         equivalent: of these, equal to their originals; no other figure counts them.
         killed: refused by opsmith.
         survived: accepted by opsmith.
+        allowed: of these, known to differ by no more than its comparison allows, wherever that was tried.
         harness_killed: refused by the public harness.
         harness_survived: accepted by it.
         harness_not_asked: of ops that it has no test of.
@@ -27,6 +28,7 @@ class Row(msgspec.Struct, kw_only=True):
     equivalent: int = 0
     killed: int = 0
     survived: int = 0
+    allowed: int = 0
     harness_killed: int = 0
     harness_survived: int = 0
     harness_not_asked: int = 0
@@ -36,6 +38,11 @@ class Row(msgspec.Struct, kw_only=True):
     def score(self) -> float | None:
         """Share of the mutants that are not equivalent which opsmith kills."""
         return _share(self.killed, self.killed + self.survived)
+
+    @property
+    def input_score(self) -> float | None:
+        """As :attr:`score`, without the allowed: what is missing from 1 no test had the input for, or is unknown."""
+        return _share(self.killed, self.killed + self.survived - self.allowed)
 
     @property
     def harness_score(self) -> float | None:
@@ -138,12 +145,13 @@ def _rows(counted: list[dict[str, Outcome]], harness: str, key: Callable[[Outcom
 def _row(counted: list[dict[str, Outcome]], harness: str) -> Row:
     row = Row(mutants=len(counted))
     for found in counted:
-        if _is_equal(found):
+        if _was(found, Result.EQUAL):
             row.equivalent += 1
             continue
         killed = found[OPSMITH].result is Result.KILLED
         row.killed += killed
         row.survived += not killed
+        row.allowed += not killed and _was(found, Result.ALLOWED)
         theirs = found[harness].result if harness in found else None
         row.harness_killed += theirs is Result.KILLED
         row.harness_survived += theirs is Result.SURVIVED
@@ -152,14 +160,14 @@ def _row(counted: list[dict[str, Outcome]], harness: str) -> Row:
     return row
 
 
-def _is_equal(found: dict[str, Outcome]) -> bool:
-    return EQUIVALENCE in found and found[EQUIVALENCE].result is Result.EQUAL
+def _was(found: dict[str, Outcome], compared: Result) -> bool:
+    return EQUIVALENCE in found and found[EQUIVALENCE].result is compared
 
 
 def _survivors(counted: list[dict[str, Outcome]]) -> Iterator[Survivor]:
     for found in counted:
         one, compared = found[OPSMITH], found.get(EQUIVALENCE)
-        if one.result is Result.SURVIVED and not _is_equal(found):
+        if one.result is Result.SURVIVED and not _was(found, Result.EQUAL):
             yield Survivor(
                 mutant=one.mutant,
                 op=one.op,
@@ -180,30 +188,36 @@ def _share(part: int, whole: int) -> float | None:
 def markdown(study: Study) -> str:
     """The study as a page of tables."""
     harness = study.harness or "no public harness"
-    names = ("", "mutants", "equivalent", "killed", "survived", "score", f"killed by {harness}", "score")
+    names = ("", "mutants", "equivalent", "killed", "survived", "allowed", "score", f"killed by {harness}", "score")
     head = f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
 
     def line(name: str, row: Row) -> str:
-        cells = (row.mutants, row.equivalent, row.killed, row.survived, _percent(row.score))
+        cells = (row.mutants, row.equivalent, row.killed, row.survived, row.allowed, _percent(row.score))
         return f"| {name} | {' | '.join(map(str, cells))} | {row.harness_killed} | {_percent(row.harness_score)} |\n"
 
     def table(title: str, rows: dict[str, Row]) -> str:
         return f"\n## {title}\n\n{head}" + "".join(line(name, row) for name, row in rows.items())
 
     refused = "".join(f"- {name}: {why}\n" for name, why in study.refused.items())
-    survivors = "".join(
-        f"- {each.op} {each.dtype}, {each.operator}: `{_inline(each.before)}` -> `{_inline(each.after)}` "
-        f"({each.compared}: {_inline(each.witness)})\n"
-        for each in study.survivors
+    allowed, unseen = (
+        "".join(
+            f"- {each.op} {each.dtype}, {each.operator}: `{_inline(each.before)}` -> `{_inline(each.after)}` "
+            f"({each.compared}: {_inline(each.witness)})\n"
+            for each in study.survivors
+            if (each.compared == Result.ALLOWED.value) == is_allowed
+        )
+        for is_allowed in (True, False)
     )
     return (
         f"# Mutants\n\n{study.distinct} mutants of {study.ops} ops by {study.operators} operators. "
         f"{study.void} further ones were refused for how they compute and are not counted. "
-        f"{study.total.only_harness} are killed by {harness} only.\n\n{head}{line('all', study.total)}"
+        f"{study.total.only_harness} are killed by {harness} only. Without those that the comparison allows, "
+        f"{_percent(study.total.input_score) or 'none'} are killed.\n\n{head}{line('all', study.total)}"
         + "".join(line(name, row) for name, row in study.by_dtype.items())
         + table("By operator", study.by_operator)
         + table("By op", study.by_op)
-        + (f"\n## Survivors\n\n{survivors}" if survivors else "")
+        + (f"\n## Survivors that no input told apart\n\n{unseen}" if unseen else "")
+        + (f"\n## Survivors that the comparison allows\n\n{allowed}" if allowed else "")
         + (f"\n## Kernels without a fault that were not accepted\n\n{refused}" if refused else "")
     )
 

@@ -67,6 +67,21 @@ def test_each_survivor_is_listed_with_its_witness() -> None:
     assert ["direction", "strictness"] == list(study.by_operator)
 
 
+def test_what_the_comparison_allows_is_told_from_what_no_input_showed() -> None:
+    """Both survive; the second is a hole among the inputs."""
+    allowed = outcome("allowed", EQUIVALENCE, Result.ALLOWED, operator="zero_sign_lost", why="the sign of a zero")
+    study = summarise([*OUTCOMES, outcome("allowed", OPSMITH, Result.SURVIVED, operator="zero_sign_lost"), allowed])
+    assert (1, 2, 1) == (study.total.killed, study.total.survived, study.total.allowed)
+    assert (1 / 3, 1 / 2) == (study.total.score, study.total.input_score)
+    page = markdown(study)
+    assert "Without those that the comparison allows, 50.0 % are killed" in page
+    _, _, sections = page.partition("## Survivors that no input told apart")
+    unseen, _, listed = sections.partition("## Survivors that the comparison allows")
+    assert "another result on f32[3]" in unseen
+    assert "the sign of a zero" in listed
+    assert "the sign of a zero" not in unseen
+
+
 def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     """A killed run is taken up again, and what it wrote half is judged again."""
     path = tmp_path / "outcomes.jsonl"

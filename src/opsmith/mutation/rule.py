@@ -1,0 +1,96 @@
+"""The judge's own comparison, asked about a call on which a mutant differs from its original.
+
+A survivor differs for one of two reasons: no test had an input like this one, or the comparison allows the difference,
+such as a rounding that the dtype grants or the sign of a zero. Only the first is a hole among the inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opsmith.aten.schemas import aten_schemas
+from opsmith.calls.live import item_bytes, rebuild
+from opsmith.calls.observer import Observer, before_call
+from opsmith.calls.seeding import seed_generators, seed_of
+from opsmith.core.case import CallRecord, OutputTensor
+from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement, Judgement
+from opsmith.evaluation.criteria.judged_call import JudgedCall
+from opsmith.evaluation.criteria.rules import rule_for
+from opsmith.evaluation.eager.reference import observe_eager, repetitions
+from opsmith.tasks.problem import record_call
+
+CPU = torch.device("cpu")
+SEED = 0
+
+Kernel = Callable[..., Any]
+
+
+class Rule:
+    """Compares kernels of one op with eager, as the judge does on the CPU.
+
+    Args:
+        op: the overload.
+        tolerance: (rtol, atol) that the suite declares for it, or None.
+    """
+
+    def __init__(self, op: str, tolerance: tuple[float, float] | None = None) -> None:
+        self._op = op
+        self._schema = aten_schemas()[op]
+        self._tolerance = tolerance
+
+    def refuses(self, original: Kernel, mutant: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Why the judge refuses the mutant on these arguments; empty if it accepts it.
+
+        None where that says nothing: eager refuses the call, or the original is refused as well.
+        """
+        try:
+            record = record_call(self._op, list(args), kwargs)
+            case, repeats = self._case(record)
+            known = self._judged(case, record, original, repeats)
+        except Exception:  # noqa: BLE001 - eager, the original and a record refuse in any way they like
+            return None
+        if known.detail:
+            return None
+        try:
+            found = self._judged(case, record, mutant, repeats)
+        except Exception as exc:  # noqa: BLE001 - a mutant may raise anything
+            return f"{type(exc).__name__} raised"
+        return found.detail
+
+    def _case(self, record: CallRecord) -> tuple[CaseUnderJudgement, int]:
+        live = rebuild(record, CPU)
+        rule = rule_for(self._schema, JudgedCall(schema=self._schema, args=live.args, kwargs=live.kwargs))
+        [first] = observe_eager(record, [live], [SEED], CPU)
+        tensors = [output for output in first.form.outputs if isinstance(output, OutputTensor)]
+        repeats = rule.repeats(max((math.prod(tensor.shape) for tensor in tensors), default=1))
+        seeds = [seed_of(SEED, number, repeats) for number in range(1, repeats)]
+        others = observe_eager(record, [rebuild(record, CPU) for _ in seeds], seeds, CPU)
+        sizes = [math.prod(tensor.shape) * item_bytes(tensor.dtype) for tensor in tensors]
+        surround = rule.kind == "value" and "strided" not in self._op
+
+        return CaseUnderJudgement(
+            record,
+            self._schema,
+            rule,
+            lambda: [first, *others],
+            device=CPU,
+            tolerance=self._tolerance,
+            repeats=repeats,
+            seed=SEED,
+            run_again=lambda: repetitions(record, sizes, SEED, CPU, surround=surround),
+        ), repeats
+
+    def _judged(self, case: CaseUnderJudgement, record: CallRecord, kernel: Kernel, repeats: int) -> Judgement:
+        observer = Observer()
+        for number in range(repeats):
+            live = rebuild(record, CPU)
+            before = before_call(live.storages, record.storages)
+            seed_generators(seed_of(SEED, number, repeats), CPU)
+            with torch.no_grad():
+                result = kernel(*live.args, **live.kwargs)
+            observer.keep([observer.describe(result, live, before)])
+        return case.judge(observer.all_held(), tolerance="strict", layout="dense")
