@@ -81,3 +81,19 @@ def test_a_comparison_goes_on_behind_what_is_allowed(mutant: Callable[..., Any],
     assert found.differs
     assert allows == (found.allowed > 0)
     assert ("another result" in found.differs) == allows
+
+
+def test_inputs_that_eager_refuses_tell_nothing_apart() -> None:
+    """There a kernel may do what it likes."""
+
+    def entropy(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return -(y * torch.log(p).clamp_min(-100) + (1 - y) * torch.log1p(-p).clamp_min(-100)).mean()
+
+    def outside(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return entropy(p, y) if bool((p <= 1).all()) else torch.zeros(())
+
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((torch.rand(64), torch.rand(64)), {})]
+    rule = Rule("binary_cross_entropy.default")
+    found = compare(entropy, outside, calls, seed=1, limit_s=30, elements=100_000, refuses=rule.refuses)
+    assert found.differs
+    assert found.allowed == 0 < found.unknown
