@@ -36,7 +36,7 @@ def gradients_of(tree: ast.Module) -> list[int] | str:
     Returns:
         ``LINE: what is wrong`` where its text does not tell.
     """
-    [kind] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == _CLASS] or [None]
+    kind = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == _CLASS), None)
     if kind is None:
         return f"1: {_CLASS} is no class"
     methods = functions(ast.Module(kind.body, []))
