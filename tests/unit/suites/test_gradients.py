@@ -14,12 +14,11 @@ def test_they_are_those_of_autograd() -> None:
     """Also where the caller has turned gradients off, as the judge does, and again at other shapes and numbers."""
 
     def normalised(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-        return functional.layer_norm(x, weight.shape, weight, bias, eps)
+        return functional.layer_norm(x, weight.shape, weight, bias, eps).mean(0)
 
     gradients = Gradients(normalised, (0, 1))
-    for rows, width, eps in ((3, 8, 1e-5), (5, 4, 1e-5), (5, 4, 10.0), (3, 8, 1e-5)):
-        x, weight, bias = torch.randn(rows, width), torch.randn(width), torch.randn(width)
-        grad_output = torch.randn(rows, width)
+    for rows, width, eps in ((3, 8, 1e-5), (5, 8, 1e-5), (5, 8, 10.0), (3, 8, 1e-5)):
+        x, weight, bias, grad_output = (torch.randn(shape) for shape in ((rows, width), (width,), (width,), (width,)))
         with torch.no_grad():
             found = gradients(grad_output, x, weight, bias, eps)
         leaves = x.clone().requires_grad_(), weight.clone().requires_grad_()
