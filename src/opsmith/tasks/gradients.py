@@ -42,7 +42,7 @@ class Gradients:
         found = self._graphs[signature](*[value for value in given if isinstance(value, torch.Tensor)])
         return found[0] if len(self._positions) == 1 else tuple(found)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator] - torch annotates none of its decorators
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _traced(self, given: Sequence[Any]) -> GraphModule:
         def gradients(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             left = iter(tensors)
