@@ -86,7 +86,7 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
         call = change(new)
         if new > LONG and not has_free_dimensions:
             call = _lengthened(call, [old for old in sizes if old != new], chance)
-        if largest(call) <= MAX_ELEMENTS and tensor_values((*call.args, *call.kwargs.values())) != tensors:
+        if _is_moderate(call) and tensor_values((*call.args, *call.kwargs.values())) != tensors:
             try:
                 yield _label(new), traced_record(call, seed=seed)
             except CannotRebuild:
@@ -94,12 +94,16 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
 
 
 def _lengthened(call: TracedCall, sizes: Sequence[int], chance: random.Random) -> TracedCall:
-    """The call with one size after another long, as long as neither its arguments nor its results become large."""
+    """The call with one size after another long, where that makes no large one of it."""
     for old in chance.sample(sizes, len(sizes)):
         longer = renamed(call, old, chance.randrange(LONG + 1, 2 * LONG, 2))
-        if largest(longer) <= MAX_ELEMENTS and result_bytes(longer) <= MAX_RESULT_BYTES:
-            call = longer
+        call = longer if _is_moderate(longer) else call
     return call
+
+
+def _is_moderate(call: TracedCall) -> bool:
+    """Whether neither arguments nor results are large: a size that is an output's in three dimensions is soon."""
+    return largest(call) <= MAX_ELEMENTS and result_bytes(call) <= MAX_RESULT_BYTES
 
 
 def _drawn(chance: random.Random) -> list[int]:
