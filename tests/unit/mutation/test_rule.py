@@ -72,6 +72,7 @@ def test_random_results_are_compared_as_distributions() -> None:
     assert rule.refuses(right, lambda x, p: right(x, p + 0.2), (x, 0.25), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "allows"), [(keeps_zeros, True), (loses_nan, False)])
 def test_a_comparison_goes_on_behind_what_is_allowed(mutant: Callable[..., Any], *, allows: bool) -> None:
     """What is refused counts, wherever it comes; the first difference of both is the sign of a zero."""
