@@ -395,6 +395,13 @@ BENDS = {
         labels("denormals"),
         (torch.float32,),
     ),
+    "heaviside_without_nan": Mutant(
+        aten.heaviside.default,
+        (randn(7), randn(7)),
+        lambda x, values: torch.heaviside(x, values.nan_to_num(0.0, math.inf, -math.inf)),
+        lambda x, values: torch.where(x == 0, values, (x > 0).to(x.dtype)),
+        labels("boundaries"),
+    ),
     "logaddexp_without_log1p": Mutant(
         aten.logaddexp.default,
         (randn(7), randn(7)),

@@ -253,6 +253,12 @@ CASES = {
     ),
 }
 LARGE = {
+    "zeros_beyond_one_grid": Wrong(
+        "logical_xor.default",
+        (X[:20].view(4, 5), X[1:21].view(4, 5)),
+        up_to(65_536, torch.logical_xor),
+        torch.logical_xor,
+    ),
     "twenty_one_bits": Wrong("exp.default", (X[:20].view(4, 5),), up_to(1 << 21, torch.exp), torch.exp),
     "one_grid": Wrong("neg.default", (X[:20].view(4, 5),), up_to(65_535, torch.neg), torch.neg),
     "one_block_scan": Wrong("cumsum.default", (X[:20].view(4, 5), 1), cumsum_of_blocks, ATEN.cumsum.default),

@@ -21,7 +21,7 @@ value label    what every varied tensor holds
 ``ties``       few different numbers, zeros of both signs among them; some rows all equal
 ``ignored``    of what a factor of zero takes out: as ``special``
 ``denormals``  numbers below the smallest normal one, next to normal ones
-``boundaries`` the call's own numbers and where ops bend; see :mod:`.dense`
+``boundaries`` the call's own numbers, where ops bend, NaN and infinities; see :mod:`.dense`
 ``sweep``      all numbers of a half type, many of a wider one; likewise
 =============  ====================================================================
 """

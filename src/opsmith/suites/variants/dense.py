@@ -187,7 +187,9 @@ def _on_boundaries(record: CallRecord, free: dict[int, Freedom]) -> dict[int, to
             small = "denormals" in freedom.labels
             # A gradient that comes in is a factor, so that what it is multiplied by may lie as far out as if alone.
             alone = len(free) == 1 or ("_backward" in record.op and not freedom.slot.name.startswith("grad"))
-            pools[number] = _bends(own, dtype, hull, alone=alone, exact=exact, denormals=small)
+            bends = _bends(own, dtype, hull, alone=alone, exact=exact, denormals=small)
+            # Where one tensor selects from another, only a pair of two certain numbers shows what becomes of a NaN.
+            pools[number] = torch.cat([bends, _special(freedom.labels, dtype)])
         else:
             pools[number] = _whole_bends(own, dtype, ends="huge" in freedom.labels)
     return pools
@@ -236,6 +238,13 @@ def _bends(
     whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
     bits: torch.Tensor = torch.unique(found.view(whole))
     return bits.view(dtype)
+
+
+def _special(labels: frozenset[str], dtype: torch.dtype) -> torch.Tensor:
+    """NaN and infinities, as far as other labels ask for them."""
+    numbers = [math.nan] if labels & {"special", "nan"} else []
+    numbers += [math.inf, -math.inf] if labels & {"special", "infinite"} else []
+    return torch.tensor(numbers, dtype=dtype)
 
 
 def _whole_bends(own: set[float], dtype: torch.dtype, *, ends: bool) -> torch.Tensor:

@@ -60,6 +60,8 @@ _OF_SEVERAL = frozenset(
         *("cat", "stack", "glu"),
     }
 )
+#: Ops of single elements whose result is nearly always the same one unless some of them are zero, or equal.
+_OF_ZEROS = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not", "eq", "ne", "heaviside"})
 _PRODUCTS = frozenset({"prod", "cumprod"})
 _EXPONENTIALS = frozenset({"_softmax", "_log_softmax", "logsumexp"})
 #: Half types do not hold the running sums, which eager rounds here and there.
@@ -207,12 +209,15 @@ def _reshaped(record: CallRecord, shape: tuple[int, ...], wanted: tuple[int, ...
 
 
 def _summable(storage: Storage, schema: OpSchema) -> Storage:
-    """A generated storage with values whose sums and products are exact."""
+    """A generated storage with values whose sums and products are exact, or among which some are zero and equal."""
     stem = stem_of(schema.name)
     assert isinstance(storage, GeneratedStorage)
     dtype = torch_dtype(storage.dtype)
-    if is_elementwise(schema) or not (dtype.is_floating_point or dtype.is_complex):
+    if not (dtype.is_floating_point or dtype.is_complex):
         return storage
+    if is_elementwise(schema):
+        few = fitted(Integers(-1, 2), storage.dtype)
+        return msgspec.structs.replace(storage, domain=few) if stem in _OF_ZEROS else storage
     domain: Domain | None = None
     if stem in _PRODUCTS:
         domain = Integers(0, 2, 2.0, -1.0)
