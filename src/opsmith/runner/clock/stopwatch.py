@@ -68,6 +68,8 @@ EMPTY_TRIPS = 9
 #: many times as many at once.
 SHORT_SHARE = 1 / 3
 MOST_GROWTH = 16
+#: A block should be so many times as long as it has to be at least: more than 1 / SHORT_SHARE, so that it grows.
+LONGER_THAN_LEAST = 4
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, in the median of so many times;
@@ -310,7 +312,10 @@ class PairedClock:
 
     def _wanted_us(self, quantity: str) -> float:
         """How long a block should take."""
-        return BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
+        if "K" in self.settings.quantities:
+            return BLOCK_US[quantity]
+        # To ask several ranks takes so long that a usual block is none.
+        return max(BLOCK_US_CPU, LONGER_THAN_LEAST * least_block_us("E", statistics.median(self._trips_us)))
 
     def _begins_again(self, series: Series, quantity: str) -> bool:
         """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
