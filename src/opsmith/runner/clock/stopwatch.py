@@ -143,6 +143,8 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         throttled: why the device's clock is throttled just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
+        watches_outside: charge the candidate on a CPU with what it computes outside of its blocks. Not of ranks: how
+            much of a block each of them computes is not known.
     """
 
     precisions: dict[str, Precision]
@@ -153,6 +155,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     throttled: Callable[[], str | None] = never_throttled
     warm: bool = False
     baseline: str = "eager"
+    watches_outside: bool = True
 
 
 class Place(NamedTuple):
@@ -374,7 +377,7 @@ class PairedClock:
             for pair in self.pairs
             if quantity in pair.calls
         ]
-        if quantity == self.settings.quantities == "E" and len(everything) == 1:
+        if quantity == self.settings.quantities == "E" and len(everything) == 1 and self.settings.watches_outside:
             everything[0].watch_outside()
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores
