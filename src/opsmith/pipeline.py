@@ -39,8 +39,10 @@ LOCAL = "local"
 #: What a run that was killed while it was made leaves: nothing that anybody would miss.
 BEFORE_RUN_JSON = {".seed", "kernels"}
 
-RANKS_NOTE = "What ranks answer together is timed in a run only on a CPU, and of the suite parallel; "\
+RANKS_NOTE = (
+    "What ranks answer together is timed on a CPU and in the suite parallel only; "
     "benchmarks/distributed/kernels.py and bandwidth.py time ranks on GPUs."
+)
 STOPPED_NOTE = "Stopped at the first failure: cases without a verdict count as not passed, and nothing was timed."
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 

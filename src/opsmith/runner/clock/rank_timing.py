@@ -50,7 +50,7 @@ class RankCaseTimer(CaseTimer):
             ReferenceRanks(self._reference, self._referee),
             RanksSide(self._candidate, trusted=self._job.kernel.loader is Loader.ATEN),
             [self._spool.read(case)],
-            settings=msgspec.structs.replace(self._settings, watches_outside=False),
+            settings=msgspec.structs.replace(self._settings, of_ranks=True),
             seed=derive_seed(self._seed, "timing", self._job.measurement, case.content_hash),
             look=self._look,
         )

@@ -143,7 +143,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         throttled: why the device's clock is throttled just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
-        watches_outside: charge the candidate on a CPU with what it computes outside of its blocks. Not of ranks: how
+        of_ranks: either side is several processes. What they compute outside of their blocks is not charged, for how
             much of a block each of them computes is not known.
     """
 
@@ -155,7 +155,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     throttled: Callable[[], str | None] = never_throttled
     warm: bool = False
     baseline: str = "eager"
-    watches_outside: bool = True
+    of_ranks: bool = False
 
 
 class Place(NamedTuple):
@@ -317,8 +317,10 @@ class PairedClock:
         """How long a block should take."""
         if "K" in self.settings.quantities:
             return BLOCK_US[quantity]
-        # To ask several ranks takes so long that a usual block is none.
-        return max(BLOCK_US_CPU, LONGER_THAN_LEAST * least_block_us("E", statistics.median(self._trips_us)))
+        if not self.settings.of_ranks:
+            return BLOCK_US_CPU
+        # To ask several of them takes so long that a usual block is none.
+        return max(BLOCK_US_CPU, LONGER_THAN_LEAST * least_block_us("E", max(self._trips_us)))
 
     def _begins_again(self, series: Series, quantity: str) -> bool:
         """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
@@ -377,7 +379,7 @@ class PairedClock:
             for pair in self.pairs
             if quantity in pair.calls
         ]
-        if quantity == self.settings.quantities == "E" and len(everything) == 1 and self.settings.watches_outside:
+        if quantity == self.settings.quantities == "E" and len(everything) == 1 and not self.settings.of_ranks:
             everything[0].watch_outside()
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores
