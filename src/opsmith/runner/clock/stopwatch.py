@@ -68,6 +68,8 @@ EMPTY_TRIPS = 9
 #: many times as many at once.
 SHORT_SHARE = 1 / 3
 MOST_GROWTH = 16
+#: A block should be so many times as long as it has to be at least: more than 1 / SHORT_SHARE, so that it grows.
+LONGER_THAN_LEAST = 4
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, in the median of so many times;
@@ -141,6 +143,8 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         throttled: why the device's clock is throttled just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
+        of_ranks: either side is several processes. What they compute outside of their blocks is not charged, for how
+            much of a block each of them computes is not known.
     """
 
     precisions: dict[str, Precision]
@@ -151,6 +155,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     throttled: Callable[[], str | None] = never_throttled
     warm: bool = False
     baseline: str = "eager"
+    of_ranks: bool = False
 
 
 class Place(NamedTuple):
@@ -310,7 +315,12 @@ class PairedClock:
 
     def _wanted_us(self, quantity: str) -> float:
         """How long a block should take."""
-        return BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
+        if "K" in self.settings.quantities:
+            return BLOCK_US[quantity]
+        if not self.settings.of_ranks:
+            return BLOCK_US_CPU
+        # To ask several of them takes so long that a usual block is none.
+        return max(BLOCK_US_CPU, LONGER_THAN_LEAST * least_block_us("E", max(self._trips_us)))
 
     def _begins_again(self, series: Series, quantity: str) -> bool:
         """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
@@ -369,7 +379,7 @@ class PairedClock:
             for pair in self.pairs
             if quantity in pair.calls
         ]
-        if quantity == self.settings.quantities == "E" and len(everything) == 1:
+        if quantity == self.settings.quantities == "E" and len(everything) == 1 and not self.settings.of_ranks:
             everything[0].watch_outside()
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores

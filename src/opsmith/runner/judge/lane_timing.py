@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from opsmith.core.cache import cache_folder
 from opsmith.core.kernel import Loader
@@ -16,10 +17,13 @@ from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.case_timing import CaseTimer
 from opsmith.runner.clock.clock_setup import set_up_clock
 from opsmith.runner.clock.device_limits import DeviceLimits
+from opsmith.runner.clock.rank_timing import RankCaseTimer
 from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.device_lock import DeviceLock
 from opsmith.runner.machine.throttling import ThrottleWatch
+from opsmith.runner.processes.candidate import Candidate
+from opsmith.runner.processes.rank_group import RankGroup
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import LaneWork
@@ -32,6 +36,7 @@ class LaneTimer:
         work: what the lane is opened for.
         slots: of the lane.
         make_referee: makes the other side of the control pairs, where there is one slot only.
+        make_reference: of a suite of ranks, makes those that run the reference.
         lock: of the device.
         identity: of the device.
 
@@ -44,6 +49,7 @@ class LaneTimer:
         work: LaneWork,
         slots: Sequence[Slot],
         make_referee: Callable[[], RefereeLink],
+        make_reference: Callable[[], Candidate] | None = None,
         *,
         lock: DeviceLock,
         identity: str,
@@ -51,6 +57,7 @@ class LaneTimer:
         self._work = work
         self._slots = slots
         self._make_referee = make_referee
+        self._make_reference = make_reference
         self._lock = lock
         self._identity = identity
         self._cores = tuple(sorted(os.sched_getaffinity(0)))
@@ -92,22 +99,28 @@ class LaneTimer:
     def _time_job(self, job: Job, settings: ClockSettings, limits: DeviceLimits) -> Iterator[TimedCase]:
         """Time a job case by case, so that another run can have the device in between."""
         slot = self._slots[0]
-        timing = CaseTimer(
-            slot.referee,
-            slot.worker.timed_worker(),
-            slot.spool,
-            job,
-            options=self._work.options,
-            seed=self._work.seed,
-            settings=settings,
-            limits=limits,
-        ).time()
-        while True:
-            with self._lock.exclusive():
-                timed = next(timing, None)
-            if timed is None:
-                return
-            yield timed
+        options: dict[str, Any] = {
+            "options": self._work.options,
+            "seed": self._work.seed,
+            "settings": settings,
+            "limits": limits,
+        }
+        with contextlib.ExitStack() as stack:
+            if isinstance(slot.worker, RankGroup):
+                assert self._make_reference is not None
+                reference = self._make_reference()
+                stack.callback(reference.close)
+                assert isinstance(reference, RankGroup)
+                timer: CaseTimer = RankCaseTimer(slot.referee, slot.worker, reference, slot.spool, job, **options)
+            else:
+                timer = CaseTimer(slot.referee, slot.worker.timed_worker(), slot.spool, job, **options)
+            timing = timer.time()
+            while True:
+                with self._lock.exclusive():
+                    timed = next(timing, None)
+                if timed is None:
+                    return
+                yield timed
 
     @cached_property
     def _watch(self) -> ThrottleWatch | None:

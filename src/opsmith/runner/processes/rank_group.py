@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from opsmith.core.case import CallRecord, CaseRef, SequenceValue, tensor_values
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
 from opsmith.core.verdict import Status
@@ -31,6 +32,7 @@ from opsmith.runner.processes.nursery import Nursery
 from opsmith.runner.processes.worker_link import WorkerLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.rank import RankInfo
+from opsmith.runner.protocol.timing_messages import PrepareTiming
 from opsmith.runner.protocol.worker_messages import (
     OUT_OF_PROTOCOL,
     Answered,
@@ -94,6 +96,8 @@ class RankGroup:
         wanted_spares: no rank is kept ready: how many are needed is known only when a case comes.
         notices: what is held against the kernel, by the ranks' answers to the last request.
         load_changes: what of Python, torch or opsmith it replaced while it was loaded.
+        wall_us: of the clock's last request, microseconds from when the first rank was asked until the last had
+            answered.
     """
 
     def __init__(self, processes: Processes, device: str, make: MakeRank, *, in_groups: bool = False) -> None:
@@ -104,8 +108,14 @@ class RankGroup:
         self.wanted_spares = 0
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
+        self.wall_us = 0.0
         self._finish_by = math.inf
         self._is_watched = False
+
+    @property
+    def links(self) -> Sequence[WorkerLink]:
+        """To the ranks, in their order."""
+        return self._links
 
     def finish_by(self, deadline: float) -> None:
         """Wait for no answer of a rank beyond a moment of the monotonic clock."""
@@ -194,6 +204,25 @@ class RankGroup:
                 return raised[0]  # What it answered to the calls after that may be about other calls of the others'.
             return joined
         return self._with_late_writes(joined) if self._is_watched else joined
+
+    def ask_each(self, request: msgspec.Struct, reply_types: tuple[type[Any], ...]) -> list[Any]:
+        """Send a request of the clock's to every rank; the replies, rank by rank, or what one of them raised.
+
+        Raises:
+            WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
+        """
+        parts = _for_each(request, len(self._links))
+        asked = [math.inf] * len(parts)
+
+        def ask(link: WorkerLink, rank: int) -> Any:
+            asked[rank] = time.monotonic()
+            return link.ask(parts[rank], reply_types)
+
+        links = self._links
+        answers = self._together(ask)
+        self.wall_us = max(at * 1e6 + link.wall_us for at, link in zip(asked, links, strict=True)) - min(asked) * 1e6
+        self.notices = tuple(notice for link in links for notice in link.notices)
+        return answers
 
     def _with_late_writes(self, joined: Answered) -> Answered:
         """What ranks answered, and what was written since all of them had returned."""
@@ -324,6 +353,23 @@ def _divided(request: RunCalls, ranks: int) -> list[RunCalls]:
             sizes = call.result_bytes[rank * share : (rank + 1) * share]
             divided[rank].append(msgspec.structs.replace(call, call=own, again=own_again, result_bytes=sizes))
     return [RunCalls(tuple(calls)) for calls in divided]
+
+
+def _for_each(request: msgspec.Struct, ranks: int) -> Sequence[msgspec.Struct]:
+    """A request for each rank: with its own part of a call, whose other storages are empty and so stay as they are."""
+    if not isinstance(request, PrepareTiming):
+        return [request] * ranks
+    return [
+        msgspec.structs.replace(
+            request,
+            call=msgspec.msgpack.encode(own),
+            variations=tuple(
+                how if content != b"" else Variation(Redraw.FIXED)
+                for how, content in zip(request.variations, own.storages, strict=True)
+            ),
+        )
+        for own in split_by_rank(_DECODER.decode(request.call))
+    ]
 
 
 def _encoded(call: bytes | LentCall) -> list[bytes]:
