@@ -50,6 +50,18 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class RankSpread(msgspec.Struct, frozen=True):
+    """How much earlier than the last rank others were done, by the judge's clock.
+
+    Attributes:
+        first_us: the first one, microseconds.
+        median_us: the one in the middle; of an even number the mean of two.
+    """
+
+    first_us: float
+    median_us: float
+
+
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Paired timing of reference and candidate on one case.
 
@@ -79,6 +91,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             100; None: not known for this op or device.
         suspect: faster than this device was ever measured to be, though not than it can be; its results
             were verified again.
+        reference_spread: at the end of the reference's blocks, in the median; None of one process.
+        candidate_spread: the same of the candidate's.
     """
 
     reference_us: float
@@ -103,6 +117,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     candidate_nodes: float | None = None
     percent_of_floor: float | None = None
     suspect: bool = False
+    reference_spread: RankSpread | None = None
+    candidate_spread: RankSpread | None = None
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

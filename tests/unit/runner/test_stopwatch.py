@@ -16,7 +16,7 @@ from hypothesis import settings as settings_of_examples
 from hypothesis import strategies as st
 
 from opsmith.core.fresh_values import Redraw, Variation
-from opsmith.core.timing import Cause, GraphCosts, Label, Timing
+from opsmith.core.timing import Cause, GraphCosts, Label, RankSpread, Timing
 from opsmith.evaluation.timing.statistics import (
     PRECISIONS,
     PRECISIONS_HOST,
@@ -152,6 +152,7 @@ class StandInSide:
         self.trip_noise = 0.0
         self._queued_us = self._helped_us = 0.0
         self.wall_us = 0.0
+        self.spread: RankSpread | None = None
         self.cores: set[int] = set()
         self.cores_of: dict[type, set[int]] = {}
         self.prepared: PrepareTiming | None = None

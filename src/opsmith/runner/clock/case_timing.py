@@ -318,7 +318,7 @@ class CaseTimer:
 
     def _compare_request(self, look: Look) -> CompareTimed:
         # The oracle needs a module's state, which is no argument of the timed call.
-        tolerance = self._options.tolerance if self._job.schema.kind is TaskKind.OP else "kernelbench"
+        tolerance = "kernelbench" if self._job.schema.kind is TaskKind.MODULE else self._options.tolerance
         folder = "" if self._process is None else str(self._process.folder)
         pair, slot, round_number = look.place
         return CompareTimed(slot, round_number, look.outcome, tolerance, self._options.layout, folder, pair)

@@ -45,20 +45,19 @@ class RankCaseTimer(CaseTimer):
     def _clock(self, cases: Sequence[CaseRef]) -> PairedClock:
         [case] = cases
         self._ranks = case.ranks
-        self._load()
+        for group in (self._candidate, self._reference):
+            group.resize(self._ranks)
         return PairedClock(
             ReferenceRanks(self._reference, self._referee),
             RanksSide(self._candidate, trusted=self._job.kernel.loader is Loader.ATEN),
             [self._spool.read(case)],
-            settings=msgspec.structs.replace(self._settings, of_ranks=True),
+            settings=msgspec.structs.replace(self._settings, ranks=case.ranks),
             seed=derive_seed(self._seed, "timing", self._job.measurement, case.content_hash),
             look=self._look,
         )
 
     def _load(self) -> None:
         """Have the kernel and the reference on as many ranks as the case has."""
-        if self._ranks is None:
-            return  # Before the first case.
         job = self._job
         torch_s = Aten().kernel_for(Task(name=job.schema.name, op=job.schema, suite=self._options.suite))
         assert torch_s is not None
@@ -75,7 +74,7 @@ class RankCaseTimer(CaseTimer):
         return max((s for link in self._candidate.links if (s := link.take_load_s()) is not None), default=None)
 
     def _restart(self) -> None:
-        self._referee.close()
+        """End all ranks; the referee only makes values, and compares."""
         self._candidate.retire()
         self._reference.retire()
 

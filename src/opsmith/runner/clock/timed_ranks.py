@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from opsmith.core.timing import RankSpread
 from opsmith.core.verdict import Status
 from opsmith.runner.clock.timed_pairs import Dishonest
 from opsmith.runner.clock.timed_processes import MOST_STOPPED_US, STAYED_AWAKE, Counts, WorkerSide
@@ -17,23 +19,48 @@ from opsmith.runner.protocol.timing_messages import BlockTimed, PrepareTiming, T
 from opsmith.runner.protocol.worker_messages import Raised
 
 
+class RankCounts(NamedTuple):
+    """What Linux has counted of all ranks so far.
+
+    Attributes:
+        ranks: of each one.
+        used_us: processor time of each, with its other threads and all that it has started.
+        share_cores: there are fewer processors than ranks, so that they wait for each other.
+    """
+
+    ranks: tuple[Counts, ...]
+    used_us: tuple[float, ...]
+    share_cores: bool
+
+    def disturbed_us(self, until: RankCounts) -> float:
+        """How long others' work held up the rank that it held up longest.
+
+        Where ranks share processors, one that waits while another one computes is not disturbed.
+        """
+        used_us = [after - before for before, after in zip(self.used_us, until.used_us, strict=True)]
+        waited_us = [
+            before.disturbed_us(after) - (sum(used_us) - own_us if self.share_cores else 0.0)
+            for before, after, own_us in zip(self.ranks, until.ranks, used_us, strict=True)
+        ]
+        return max(0.0, *waited_us)
+
+    def computed_us(self, until: RankCounts) -> float:
+        """Processor time of all ranks together."""
+        return sum(until.used_us) - sum(self.used_us)
+
+
 class RanksSide:
     """The ranks of a group.
 
     Args:
-        group: whose ranks have loaded a kernel.
+        group: of as many ranks as answer.
         trusted: it is opsmith's own code, so what it has answered is finished.
-
-    Attributes:
-        wall_us: of the last request: from when the first rank was asked until the last had answered.
     """
 
     def __init__(self, group: RankGroup, *, trusted: bool) -> None:
         self._group = group
-        self._trusted = trusted
         self._stayed_awake = 0
         self._sides = [WorkerSide(link, trusted=trusted) for link in group.links]
-        self.wall_us = 0.0
 
     def ask(self, request: msgspec.Struct) -> Any:
         """Send a request to all ranks and wait for their replies; the slowest rank's counts.
@@ -48,29 +75,39 @@ class RanksSide:
             if failure.notices:
                 raise Dishonest(f"while it was timed: {failure.notices[0].line}") from failure
             raise
-        self.wall_us = self._group.wall_us
         ran_us = max((link.ran_stopped_us for link in self._group.links), default=0.0)
         self._stayed_awake += ran_us > MOST_STOPPED_US
         if self._stayed_awake >= STAYED_AWAKE:
             raise Dishonest(f"a rank ran {ran_us:,.0f} us while it was stopped for the reference's turn")
         if self._group.notices:
             raise Dishonest(f"while it was timed: {self._group.notices[0].line}")
-        raised = next((reply for reply in replies if isinstance(reply, Raised)), None)
+        raised = next((rank for rank, reply in enumerate(replies) if isinstance(reply, Raised)), None)
         if raised is not None:
-            raise WorkerFailed(Status.ERROR, f"raised while it was timed: {raised.message}", ())
-        return _slowest(replies)
+            self._group.retire()  # The others may be in the middle of something.
+            raise WorkerFailed(Status.ERROR, f"raised while it was timed: rank {raised}: {replies[raised].message}", ())
+        return _of_all(replies)
+
+    @property
+    def wall_us(self) -> float:
+        """Microseconds from when the first rank was asked until the last one had answered."""
+        return self._group.wall_us
+
+    @property
+    def spread(self) -> RankSpread:
+        """How much earlier others had."""
+        return self._group.spread
 
     def settle(self, most_s: float) -> float:
         """Wait until nothing runs in any rank any more; microseconds that it took."""
         return sum(side.settle(most_s) for side in self._sides)
 
-    def counts(self) -> Counts:
-        """What Linux counts of all ranks."""
-        of_ranks = [side.counts() for side in self._sides]
-        return Counts(
-            max(counts.first_waited_us for counts in of_ranks),
-            of_ranks[0].judge_waited_us,
-            sum(counts.others_us for counts in of_ranks),
+    def counts(self) -> RankCounts:
+        """What Linux counts of all ranks, once those that have answered sleep."""
+        for side in self._sides:
+            side.first_thread_us()
+        share_cores = len(self._sides) > len(os.sched_getaffinity(0))
+        return RankCounts(
+            tuple([side.counts() for side in self._sides]), tuple([side.used_us() for side in self._sides]), share_cores
         )
 
     def run_on(self, cores: Collection[int]) -> None:
@@ -111,15 +148,25 @@ class ReferenceRanks(RanksSide):
         of_ranks = super().ask(
             msgspec.structs.replace(request, slots=decided.slots, variations=decided.variations, baseline="eager")
         )
-        return msgspec.structs.replace(decided, first_call_s=of_ranks.first_call_s, peak_bytes=of_ranks.peak_bytes)
+        return msgspec.structs.replace(
+            decided,
+            slots=of_ranks.slots,  # No block has more calls than every rank has sets of inputs for.
+            first_call_s=of_ranks.first_call_s,
+            peak_bytes=of_ranks.peak_bytes,
+        )
 
 
-def _slowest(replies: list[Any]) -> Any:
-    """One reply of all ranks'."""
+def _of_all(replies: list[Any]) -> Any:
+    """One reply for all ranks': of the slowest one, and what all of them agree on."""
     first = replies[0]
     if isinstance(first, TimingPrepared):
         peaks = [reply.peak_bytes for reply in replies if reply.peak_bytes is not None]
-        first_call_s = max(reply.first_call_s for reply in replies)
-        return msgspec.structs.replace(first, first_call_s=first_call_s, peak_bytes=max(peaks, default=None))
+        return msgspec.structs.replace(
+            first,
+            slots=min(reply.slots for reply in replies),
+            first_call_s=max(reply.first_call_s for reply in replies),
+            peak_bytes=max(peaks, default=None),
+        )
     own = [reply.own_us for reply in replies]
-    return msgspec.structs.replace(first, own_us=None if None in own else max(own))
+    nodes = [reply.nodes for reply in replies]
+    return BlockTimed(None if None in own else max(own), None if None in nodes else max(nodes))

@@ -11,10 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 import queue
+import select
 import shutil
+import statistics
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -25,6 +28,7 @@ from opsmith.core.case import CallRecord, CaseRef, SequenceValue, tensor_values
 from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
+from opsmith.core.timing import RankSpread
 from opsmith.core.verdict import Status
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
@@ -83,6 +87,118 @@ class _Ended(NamedTuple):
         return self.failure is not None or self.raised is not None
 
 
+class _Ends(Protocol):
+    """Ranks that do something."""
+
+    def next(self, deadline: float | None) -> _Ended | None:
+        """What became of the next one that has ended; None if none has by a moment of the monotonic clock."""
+        ...
+
+
+class _EndedThreads:
+    """Something that is done with each rank, by a thread for each.
+
+    Args:
+        links: to the ranks.
+        act: what is done.
+    """
+
+    def __init__(self, links: Sequence[WorkerLink], act: Callable[[WorkerLink], Any]) -> None:
+        self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
+
+        def act_on(rank: int) -> None:
+            try:
+                self._ended.put(_Ended(rank, act(links[rank]), None))
+            except Exception as exc:  # noqa: BLE001 - raised again by the thread that waits
+                self._ended.put(_Ended(rank, None, exc))
+
+        self._threads = [threading.Thread(target=act_on, args=(rank,), daemon=True) for rank in range(len(links))]
+        for thread in self._threads:
+            thread.start()
+
+    def next(self, deadline: float | None) -> _Ended | None:
+        """See :class:`_Ends`."""
+        try:
+            return self._ended.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        except queue.Empty:
+            return None
+
+    def join(self) -> None:
+        """Wait for the threads, whose ranks have all ended."""
+        for thread in self._threads:
+            thread.join()
+
+
+class _Replies:
+    """Replies to one request of each rank, taken by one thread as they come.
+
+    Args:
+        links: to the ranks.
+        reply_types: that they may have.
+
+    Attributes:
+        came_s: when each rank's reply was there, by ``time.perf_counter``.
+    """
+
+    def __init__(self, links: Sequence[WorkerLink], reply_types: tuple[type[Any], ...]) -> None:
+        self._links, self._reply_types = links, reply_types
+        self._poller = select.poll()
+        self._rank_of: dict[int, int] = {}
+        self._ready: deque[int] = deque()
+        self._failed: deque[_Ended] = deque()
+        self.came_s = [math.inf] * len(links)
+
+    def ask(self, parts: Sequence[msgspec.Struct]) -> int:
+        """Send each rank its request; how many got one, or have failed: none after one that has."""
+        for rank, (link, part) in enumerate(zip(self._links, parts, strict=True)):
+            try:
+                link.send(part)
+            except Exception as exc:  # noqa: BLE001 - raised again when the others have ended
+                self._failed.append(_Ended(rank, None, exc))
+                return rank + 1
+            self._rank_of[link.fileno()] = rank
+            self._poller.register(link, select.POLLIN)
+        return len(self._links)
+
+    def next(self, deadline: float | None) -> _Ended | None:
+        """See :class:`_Ends`."""
+        while True:
+            if self._failed:
+                return self._failed.popleft()
+            while self._ready:
+                ended = self._received(self._ready.popleft())
+                if ended is not None:
+                    return ended
+            limits = [self._links[rank].deadline for rank in self._rank_of.values()]
+            until = min(limits if deadline is None else [*limits, deadline])
+            ready = self._poller.poll(max(math.ceil((until - time.monotonic()) * 1e3), 0))
+            came_s = time.perf_counter()
+            for descriptor, _ in ready:
+                self.came_s[self._rank_of[descriptor]] = came_s
+                self._ready.append(self._rank_of[descriptor])
+            if ready:
+                continue
+            if deadline is not None and time.monotonic() >= deadline:
+                return None
+            self._ready.extend(rank for rank in self._rank_of.values() if self._links[rank].is_overdue())
+
+    def _received(self, rank: int) -> _Ended | None:
+        """What a rank says that has something to say, or whose time is over; None if it was no reply."""
+        link = self._links[rank]
+        descriptor = link.fileno()
+        try:
+            reply = link.receive(self._reply_types)
+        except Exception as exc:  # noqa: BLE001 - raised again when the others have ended
+            ended = _Ended(rank, None, exc)
+        else:
+            if reply is None:
+                return None
+            ended = _Ended(rank, reply, None)
+        self._poller.unregister(descriptor)
+        del self._rank_of[descriptor]
+        return ended
+
+
 class RankGroup:
     """The ranks of a slot; see the module's docstring.
 
@@ -96,8 +212,8 @@ class RankGroup:
         wanted_spares: no rank is kept ready: how many are needed is known only when a case comes.
         notices: what is held against the kernel, by the ranks' answers to the last request.
         load_changes: what of Python, torch or opsmith it replaced while it was loaded.
-        wall_us: of the clock's last request, microseconds from when the first rank was asked until the last had
-            answered.
+        wall_us: of the last request, microseconds from when the first rank was asked until the last had answered.
+        spread: how much earlier other ranks had.
     """
 
     def __init__(self, processes: Processes, device: str, make: MakeRank, *, in_groups: bool = False) -> None:
@@ -109,6 +225,7 @@ class RankGroup:
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
         self.wall_us = 0.0
+        self.spread = RankSpread(0.0, 0.0)
         self._finish_by = math.inf
         self._is_watched = False
 
@@ -163,7 +280,7 @@ class RankGroup:
             WorkerFailed: a rank died or hung while loading.
         """
         self._is_watched = policy is not None
-        problems = self._together(lambda link, _: link.load(kernel, root, schema, policy))
+        problems = self._together(lambda link: link.load(kernel, root, schema, policy))
         problem = next((problem for problem in problems if problem is not None), None)
         changes = [change for link in self._links for change in link.load_changes]
         self.load_changes = tuple(dict.fromkeys(changes))
@@ -180,9 +297,7 @@ class RankGroup:
             WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
         """
         assert isinstance(request, RunCalls), "ranks send no summaries"
-        parts = _divided(request, len(self._links))
-        answers = self._together(lambda link, rank: link.ask(parts[rank], reply_types))
-        self.notices = tuple(notice for link in self._links for notice in link.notices)
+        answers = self._answers(_divided(request, len(self._links)), reply_types)
         lost = next((answer for answer in answers if isinstance(answer, Raised)), None)
         if lost is not None:
             self.retire()
@@ -211,24 +326,35 @@ class RankGroup:
         Raises:
             WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
         """
-        parts = _for_each(request, len(self._links))
-        asked = [math.inf] * len(parts)
+        return self._answers(_for_each(request, len(self._links)), reply_types)
 
-        def ask(link: WorkerLink, rank: int) -> Any:
-            asked[rank] = time.monotonic()
-            return link.ask(parts[rank], reply_types)
+    def _answers(self, parts: Sequence[msgspec.Struct], reply_types: tuple[type[Any], ...]) -> list[Any]:
+        """Send every rank its request, then take the answers as they come; rank by rank.
 
+        All in this thread: threads for the ranks took up to 1.5 ms to start and to end, as long as a block.
+
+        Raises:
+            WorkerFailed: a rank failed; the one is named that the others failed for.
+        """
         links = self._links
-        answers = self._together(ask)
-        self.wall_us = max(at * 1e6 + link.wall_us for at, link in zip(asked, links, strict=True)) - min(asked) * 1e6
+        replies = _Replies(links, reply_types)
+        asked = replies.ask(parts)
+        found = self._gathered(asked, replies)
+        answers = self._agreed(found)
+        last_s = max(replies.came_s)
+        if last_s < math.inf:  # Else one of them has raised, and another one was killed.
+            self.wall_us = (last_s - links[0].sent_s) * 1e6
+            earlier_us = [(last_s - came_s) * 1e6 for came_s in replies.came_s]
+            self.spread = RankSpread(max(earlier_us), statistics.median(earlier_us))
         self.notices = tuple(notice for link in links for notice in link.notices)
         return answers
 
     def _with_late_writes(self, joined: Answered) -> Answered:
         """What ranks answered, and what was written since all of them had returned."""
         time.sleep(SETTLING_S)
-        answers = self._together(lambda link, _: link.ask(Inspect(), (Inspected,)))
-        self.notices += tuple(notice for link in self._links for notice in link.notices)
+        notices = self.notices
+        answers = self._answers([Inspect()] * len(self._links), (Inspected,))
+        self.notices = notices + self.notices
         found = dict.fromkeys(change for answer in answers for change in answer.changes)
         return msgspec.structs.replace(joined, changes=tuple(dict.fromkeys((*joined.changes, *found))))
 
@@ -251,39 +377,32 @@ class RankGroup:
     def close(self) -> None:
         self.retire()
 
-    def _together(self, act: Callable[[WorkerLink, int], Any]) -> list[Any]:
-        """Do something with every rank at the same time; what comes of it, rank by rank.
+    def _together(self, act: Callable[[WorkerLink], Any]) -> list[Any]:
+        """Do something with every rank at the same time, which takes several requests; what comes of it, rank by rank.
 
         Raises:
             WorkerFailed: a rank failed; the one is named that the others failed for.
         """
-        ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
-        killed = threading.Event()
+        ended = _EndedThreads(self._links, act)
+        found = self._gathered(len(self._links), ended)
+        ended.join()
+        return self._agreed(found)
 
-        def act_on(rank: int) -> None:
-            try:
-                ended.put(_Ended(rank, act(self._links[rank], rank), None))
-            except Exception as exc:  # noqa: BLE001 - raised again by the thread that waits
-                ended.put(_Ended(rank, None, exc, was_killed=killed.is_set()))
-
-        threads = [threading.Thread(target=act_on, args=(rank,), daemon=True) for rank in range(len(self._links))]
-        for thread in threads:
-            thread.start()
+    def _gathered(self, count: int, ranks: _Ends) -> list[_Ended]:
+        """What became of so many ranks; those that go on when one has failed are killed after a while."""
         found: list[_Ended] = []
         deadline: float | None = None
-        while len(found) < len(threads):
-            try:
-                found.append(ended.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0)))
-            except queue.Empty:
-                killed.set()
+        has_killed = False
+        while len(found) < count:
+            ended = ranks.next(deadline)
+            if ended is None:
                 self._kill_others(found)
-                deadline = None
+                has_killed, deadline = True, None
                 continue
-            if found[-1].is_bad and deadline is None and not killed.is_set():
+            found.append(ended._replace(was_killed=has_killed and ended.failure is not None))
+            if ended.is_bad and deadline is None and not has_killed:
                 deadline = time.monotonic() + GRACE_S
-        for thread in threads:
-            thread.join()
-        return self._agreed(found)
+        return found
 
     def _kill_others(self, found: Sequence[_Ended]) -> None:
         done = {one.rank for one in found}

@@ -229,6 +229,7 @@ class TimedReference:
             device=self._device,
             tolerance=None,
             summary=reference.summary,
+            replicated=registry.replicated(record.op),
             scratch=registry.scratch_of(record),
             own_check=registry.own_check(record.op),
             run_again=lambda: repetitions(record, result_bytes(reference.form), 0, self._device, surround=surround),

@@ -120,6 +120,8 @@ def serve(
         with telling:  # Any thread of the kernel's may be the one.
             channel.send(Noticed(line, offence))
 
+    # Ranks that wait awake would take processors from those that are not as far yet.
+    waits_awake = own is None or not device.startswith("cpu")
     outcomes = OutcomeWriter(Path(scratch), summarises=own is None)
     worker = Worker(torch.device(device), Path(builds), outcomes, sandbox, tell)
     channel.send(Started())
@@ -130,7 +132,7 @@ def serve(
         except EOFError:
             return
         reply = worker.answer(request)
-        channel.spin_s = spin_s(request)
+        channel.spin_s = spin_s(request) if waits_awake else 0.0
         if os.getpid() != original:
             os._exit(0)  # The candidate forked, and this is the copy: only the original answers.
         with telling:
