@@ -168,6 +168,7 @@ class ControlPair(msgspec.Struct, frozen=True, kw_only=True):
         speedup: 1 if the machine kept perfect time.
         low: lower end of its interval.
         high: upper end.
+        ranks: processes of each side, if they are ranks.
     """
 
     call: str
@@ -176,6 +177,7 @@ class ControlPair(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float
     low: float
     high: float
+    ranks: int | None = None
 
 
 class GraphCosts(msgspec.Struct, frozen=True):
@@ -195,13 +197,14 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         control: eager against eager, before the first pair.
-        noise: by quantity, twice what two equal sides differed by in the median, as a share.
+        noise: by quantity, twice what two equal sides differed by in the median, as a share; of ranks the largest.
         trip_us: an empty round trip between judge and process; what one takes just then is taken off every E block,
             and nothing else is.
         node_us: an empty node of a CUDA graph; None off CUDA.
         graph_us: a CUDA graph besides its nodes, taken off every K block that is one; None off CUDA.
         ceilings: what the device was measured to reach.
         throttling: how a throttled clock is noticed; None if it cannot be.
+        noise_of_ranks: of E of so many ranks, the same; empty where no ranks were timed.
     """
 
     control: tuple[ControlPair, ...]
@@ -211,6 +214,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     graph_us: float | None = None
     ceilings: Ceilings
     throttling: str | None = None
+    noise_of_ranks: dict[int, float] = {}
 
     @property
     def graphs(self) -> GraphCosts | None:

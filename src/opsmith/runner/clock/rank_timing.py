@@ -15,7 +15,7 @@ from opsmith.core.seeds import derive_seed
 from opsmith.core.task import Task
 from opsmith.core.verdict import Status
 from opsmith.runner.clock.case_timing import CaseTimer, Look
-from opsmith.runner.clock.stopwatch import PairedClock, Place
+from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock, Place
 from opsmith.runner.clock.timed_pairs import Dishonest
 from opsmith.runner.clock.timed_ranks import RanksSide, ReferenceRanks
 from opsmith.runner.machine.process_memory import foreign_memory
@@ -51,10 +51,15 @@ class RankCaseTimer(CaseTimer):
             ReferenceRanks(self._reference, self._referee),
             RanksSide(self._candidate, trusted=self._job.kernel.loader is Loader.ATEN),
             [self._spool.read(case)],
-            settings=msgspec.structs.replace(self._settings, ranks=case.ranks),
+            settings=self._settings_on(case.ranks),
             seed=derive_seed(self._seed, "timing", self._job.measurement, case.content_hash),
             look=self._look,
         )
+
+    def _settings_on(self, ranks: int | None) -> ClockSettings:
+        """Those of the run's clock, with the noise of so many ranks."""
+        assert ranks is not None
+        return msgspec.structs.replace(self._settings, ranks=ranks, noise={"E": self._settings.noise_of_ranks[ranks]})
 
     def _load(self) -> None:
         """Have the kernel and the reference on as many ranks as the case has."""

@@ -66,7 +66,7 @@ EMPTY_TRIPS = 9
 #: Blocks that last for less than this share of what they should get more calls: the first ones are slow. At most so
 #: many times as many at once.
 SHORT_SHARE = 1 / 3
-MOST_GROWTH = 16
+LEAST_GROWTH, MOST_GROWTH = 2, 16
 #: A block should be so many times as long as it has to be at least: more than 1 / SHORT_SHARE, so that it grows.
 LONGER_THAN_LEAST = 4
 #: Sets of inputs that are asked for, so calls of a block at most.
@@ -160,6 +160,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
         ranks: processes of either side, if they are ranks, which run where they want.
+        noise_of_ranks: the noise of E of so many ranks.
     """
 
     precisions: dict[str, Precision]
@@ -171,6 +172,7 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     warm: bool = False
     baseline: str = "eager"
     ranks: int | None = None
+    noise_of_ranks: dict[int, float] = {}
 
 
 class Place(NamedTuple):
@@ -347,15 +349,24 @@ class PairedClock:
         # To ask several of them takes so long that a usual block is none.
         return max(BLOCK_US_CPU, LONGER_THAN_LEAST * least_block_us("E", max(self._trips_us)))
 
+    def _is_to_begin_again(self, series: Series, quantity: str) -> bool:
+        may_grow = not series.is_sized or (self.settings.ranks is not None and series.blocks.are_too_short)
+        return may_grow and self._begins_again(series, quantity)
+
     def _begins_again(self, series: Series, quantity: str) -> bool:
-        """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
+        """Where the first blocks are short, begin again with more calls a block, if there are inputs for them.
+
+        Where blocks are found to be too short later, as a trip to ranks that others hold up takes longer, too.
+        """
         wanted_us, now_us = self._wanted_us(quantity), series.blocks.at_first_us
         if series.problem is not None or now_us is None:
             return False
         pair = series.pair
         calls = pair.calls[quantity]
-        more = _possible_calls(pair, quantity, math.ceil(calls * min(wanted_us / now_us, MOST_GROWTH)))
-        series.is_sized = now_us >= SHORT_SHARE * wanted_us or more <= calls
+        are_short = now_us < SHORT_SHARE * wanted_us or series.blocks.are_too_short
+        growth = max(min(wanted_us / now_us, MOST_GROWTH), LEAST_GROWTH)
+        more = _possible_calls(pair, quantity, math.ceil(calls * growth))
+        series.is_sized = not are_short or more <= calls
         if series.is_sized:
             return False
         pair.calls[quantity] = more
@@ -419,7 +430,7 @@ class PairedClock:
             running = [
                 series
                 for series, more in zip(running, goes_on, strict=True)
-                if (not series.is_sized and self._begins_again(series, quantity)) or more
+                if self._is_to_begin_again(series, quantity) or more
             ]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:

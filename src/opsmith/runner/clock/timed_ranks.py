@@ -81,10 +81,8 @@ class RanksSide:
             raise Dishonest(f"a rank ran {ran_us:,.0f} us while it was stopped for the reference's turn")
         if self._group.notices:
             raise Dishonest(f"while it was timed: {self._group.notices[0].line}")
-        raised = next((rank for rank, reply in enumerate(replies) if isinstance(reply, Raised)), None)
-        if raised is not None:
-            self._group.retire()  # The others may be in the middle of something.
-            raise WorkerFailed(Status.ERROR, f"raised while it was timed: rank {raised}: {replies[raised].message}", ())
+        if isinstance(replies[0], Raised):
+            raise WorkerFailed(Status.ERROR, f"raised while it was timed: {replies[0].message}", ())
         return _of_all(replies)
 
     @property

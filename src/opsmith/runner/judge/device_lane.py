@@ -396,7 +396,7 @@ class DeviceLane:
                 self._idle.get()
             slot = self._slots[0]
             try:
-                self._timer.set_up()
+                self._timer.set_up([job])
                 begun()
                 deadline = time.monotonic() + most_s
                 slot.finish_by(deadline)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from opsmith.core.timing import Clock
 from opsmith.devices import kind_of
 from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.case_timing import CaseTimer
-from opsmith.runner.clock.clock_setup import set_up_clock
+from opsmith.runner.clock.clock_setup import set_up_clock, set_up_clock_of_ranks
 from opsmith.runner.clock.device_limits import DeviceLimits
 from opsmith.runner.clock.rank_timing import RankCaseTimer
 from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
@@ -68,9 +68,14 @@ class LaneTimer:
         """Watch the device's clocks no longer."""
         self._open.close()
 
-    def set_up(self) -> None:
-        """Let the other slots stand still, and set the clock up where that was not done before."""
+    def set_up(self, family: Sequence[Job]) -> None:
+        """Let the other slots stand still, and set the clock up for some jobs where that was not done before."""
         slot, *others = self._slots
+        if isinstance(slot.worker, RankGroup):
+            for other in others:
+                other.worker.close()
+            self._set_up_for_ranks({case.ranks for job in family for case in job.cases if case.ranks is not None})
+            return
         # The other side of the control pairs: a referee that has its context, if there is one.
         control = others[0].referee if others else self._make_referee()
         for other in others:
@@ -85,7 +90,7 @@ class LaneTimer:
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs that the same kernel answers, which is known to answer them rightly."""
-        self.set_up()
+        self.set_up(family)
         assert self.clock is not None
         slot = self._slots[0]
         with _kept_affinity():
@@ -107,10 +112,8 @@ class LaneTimer:
         }
         with contextlib.ExitStack() as stack:
             if isinstance(slot.worker, RankGroup):
-                assert self._make_reference is not None
-                reference = self._make_reference()
+                reference = self._make_ranks()
                 stack.callback(reference.close)
-                assert isinstance(reference, RankGroup)
                 timer: CaseTimer = RankCaseTimer(slot.referee, slot.worker, reference, slot.spool, job, **options)
             else:
                 timer = CaseTimer(slot.referee, slot.worker.timed_worker(), slot.spool, job, **options)
@@ -136,11 +139,34 @@ class LaneTimer:
             quantities=quantities_on(options.device),
             cores=self._cores,
             noise={} if clock is None else clock.noise,
+            noise_of_ranks={} if clock is None else clock.noise_of_ranks,
             graphs=None if clock is None else clock.graphs,
             throttled=never_throttled if watch is None else watch.throttled,
             warm=options.warm,
             baseline=options.baseline,
         )
+
+    def _make_ranks(self) -> RankGroup:
+        assert self._make_reference is not None
+        ranks = self._make_reference()
+        assert isinstance(ranks, RankGroup)
+        return ranks
+
+    def _set_up_for_ranks(self, worlds: Collection[int]) -> None:
+        """Measure the noise of so many ranks, where that was not done before."""
+        known = {} if self.clock is None else self.clock.noise_of_ranks
+        unknown = sorted({*worlds} - {*known})
+        if unknown or self.clock is None:
+            with self._lock.exclusive():
+                self.clock = set_up_clock_of_ranks(
+                    self._slots[0].referee,
+                    self._make_ranks,
+                    self._settings(None),
+                    worlds=unknown,
+                    folder=str(cache_folder() / "ceilings"),
+                    seed=self._work.seed,
+                    before=self.clock,
+                )
 
     def _set_up_clock(self, control: RefereeLink) -> Clock:
         control.give_memory_back()

@@ -321,12 +321,17 @@ class RankGroup:
         return self._with_late_writes(joined) if self._is_watched else joined
 
     def ask_each(self, request: msgspec.Struct, reply_types: tuple[type[Any], ...]) -> list[Any]:
-        """Send a request of the clock's to every rank; the replies, rank by rank, or what one of them raised.
+        """Send a request of the clock's to every rank; the replies, rank by rank, or alone what one of them raised.
 
         Raises:
             WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
         """
-        return self._answers(_for_each(request, len(self._links)), reply_types)
+        answers = self._answers(_for_each(request, len(self._links)), reply_types)
+        raised = next((rank for rank, answer in enumerate(answers) if isinstance(answer, Raised)), None)
+        if raised is None or not self._links:
+            return answers
+        self.retire()  # The others may be in the middle of something.
+        return [_of_rank(raised, answers[raised])]
 
     def _answers(self, parts: Sequence[msgspec.Struct], reply_types: tuple[type[Any], ...]) -> list[Any]:
         """Send every rank its request, then take the answers as they come; rank by rank.

@@ -1,8 +1,6 @@
-"""As the honest kernel of messages, and the last rank sleeps first."""
+"""The honest one: a message to each other rank."""
 
 from __future__ import annotations
-
-import time
 
 import torch
 import torch.distributed as dist
@@ -21,12 +19,15 @@ def exchanged(own: torch.Tensor) -> list[torch.Tensor]:
     return parts
 
 
+def sum_of_all(own: torch.Tensor) -> torch.Tensor:
+    """The same on every rank, bit by bit."""
+    first, *others = exchanged(own)
+    total = first.clone()
+    for part in others:
+        total += part
+    return total
+
+
 class ModelNew(nn.Module):
     def forward(self, x):
-        if dist.get_rank() == dist.get_world_size() - 1:
-            time.sleep(0.03)
-        first, *others = exchanged(x)
-        total = first.clone()
-        for part in others:
-            total += part
-        return total
+        return sum_of_all(x)
