@@ -42,7 +42,7 @@ class RankCounts(NamedTuple):
             before.disturbed_us(after) - (sum(used_us) - own_us if self.share_cores else 0.0)
             for before, after, own_us in zip(self.ranks, until.ranks, used_us, strict=True)
         ]
-        return max(0.0, *waited_us)
+        return max([0.0, *waited_us])
 
     def computed_us(self, until: RankCounts) -> float:
         """Processor time of all ranks together."""
