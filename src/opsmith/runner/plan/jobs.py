@@ -104,7 +104,7 @@ def jobs_to_time(
 def timed_part(job: Job, options: Options, *, interpreted: bool, already: Container[str] = frozenset()) -> Job | None:
     """What of a correct kernel's job is timed, without the cases that are ``already``; None if nothing is.
 
-    Of what ranks do together the plain case of problems, on a CPU: only there all of them can be clocked from outside.
+    Of what ranks do together the plain case of problems, on a CPU: on devices they would have to start together.
     """
     triton_is_interpreted = interpreted and job.kernel.dsl == "triton"
     if triton_is_interpreted or job.void is not None:
