@@ -16,8 +16,10 @@ TIMED = Path(__file__).parents[1] / "parallel_kernels" / "timed"
 CASE = "parallel:1_AllReduce@2:f32:inputs:0:0"
 #: Seconds that a call may take.
 LIMIT_S = 10.0
-#: What one rank sleeps in each call: of the planted difference, and of the kernel whose first rank computes for all.
+#: What one rank sleeps in each call, microseconds: of the planted difference, and of the kernel whose first rank computes for all.
 PLANTED_US, COMPUTED_US = 2_000.0, 20_000.0
+#: Processor time of each rank in each call, of the kernel that works early and of its twin.
+WORKED_US = 5_000.0
 
 
 def times_of(folder: Path, kernels: str, *, policy: str = "native") -> list[TimedCase]:
@@ -122,3 +124,13 @@ def test_a_rank_that_computes_for_all_is_what_its_kernel_takes(tmp_path: Path) -
     timing = timing_of(timed)
     assert timing.candidate_us > COMPUTED_US
     assert timing.label is Label.SLOWER or timing.reference_us > COMPUTED_US / 2
+
+
+@pytest.mark.slow
+@pytest.mark.corpus
+def test_work_before_ranks_are_asked_is_charged(tmp_path: Path) -> None:
+    """A thread that sees inputs while they are written gains nothing over a kernel that works when it is asked."""
+    early, twin = (timing_of(timed) for timed in times_of(tmp_path, "gn"))
+    assert early.outside_us > 0.2 * WORKED_US
+    assert early.candidate_us > 0.8 * WORKED_US
+    assert twin.outside_us < 0.2 * WORKED_US

@@ -1346,14 +1346,18 @@ def test_blocks_of_ranks_that_become_too_short_get_more_calls(machine: Machine) 
     assert 4_000.0 <= timing.calls_per_block * timing.reference_us
 
 
+@pytest.mark.parametrize("queueing_us", [0.0, 4_000.0])
 @pytest.mark.parametrize(("outside_us", "charged_us"), [(1_900.0, 1_800.0), (250.0, 0.0), (-500.0, 0.0)])
 def test_what_ranks_compute_outside_of_their_blocks_is_charged(
-    machine: Machine, outside_us: float, charged_us: float
+    machine: Machine, outside_us: float, charged_us: float, queueing_us: float
 ) -> None:
-    """By the processor time of their blocks, which is not how long these take: ranks wait for each other."""
+    """By the processor time of their blocks, which is not how long these take: ranks wait for each other.
+
+    It is known of blocks that others disturb, too.
+    """
     sides = StandInRanks(machine, 100.0), StandInRanks(machine, 100.0)
     for side in sides:
-        side.outside_us = 3_000.0
+        side.outside_us, side.queueing_us = 3_000.0, queueing_us
     sides[1].outside_us += outside_us
     timing = timing_of(clock_of(*sides, run=OF_RANKS), "E")
     assert charged_us / timing.calls_per_block == pytest.approx(timing.outside_us, rel=0.05)

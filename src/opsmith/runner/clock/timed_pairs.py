@@ -305,10 +305,13 @@ class WorkOutside:
         before = self._turns[side]
         if before is not None and before.block is not None:
             block = before.block
-            computed_us = block.net_us + block.idle_us if block.computed_us is None else block.computed_us
-            outside_us = used_us - before.used_us - before.writing_us - computed_us
-            # Of a disturbed block nobody knows how much of it was computing.
-            self._outside[side].append(None if block.is_disturbed else outside_us)
+            computed_us = block.computed_us
+            if computed_us is None and not block.is_disturbed:
+                computed_us = block.net_us + block.idle_us
+            # Of a disturbed block of one process nobody knows how much of it was computing.
+            self._outside[side].append(
+                None if computed_us is None else used_us - before.used_us - before.writing_us - computed_us
+            )
             self._writing[side].append(before.writing_us)
             self._blocks[side].append(block.net_us if block.computed_us is None else block.computed_us)
         self._turns[side] = _Turn(used_us, first_thread_us)
