@@ -16,7 +16,7 @@ TIMED = Path(__file__).parents[1] / "parallel_kernels" / "timed"
 CASE = "parallel:1_AllReduce@2:f32:inputs:0:0"
 #: Seconds that a call may take.
 LIMIT_S = 10.0
-#: What one rank sleeps in each call, microseconds: of the planted difference, and of the kernel whose first rank computes for all.
+#: Microseconds that one rank sleeps in each call: of the planted difference, and where the first rank computes for all.
 PLANTED_US, COMPUTED_US = 2_000.0, 20_000.0
 #: Processor time of each rank in each call, of the kernel that works early and of its twin.
 WORKED_US = 5_000.0
