@@ -22,7 +22,7 @@ from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, 
 from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.verdict import Status
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, read_outcome_of_ranks
-from opsmith.runner.processes import rank_group
+from opsmith.runner.processes import rank_group, rank_replies
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.rank_group import RankGroup, split_by_rank
@@ -336,7 +336,7 @@ def test_a_block_lasts_until_the_last_rank_has_answered(group_of: Make) -> None:
 def test_ranks_are_asked_and_heard_by_the_thread_that_asks(group_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread for each takes as long as a block."""
     group, _ = group_of(answers, answers)
-    monkeypatch.setattr(rank_group, "threading", None)
+    monkeypatch.setattr(rank_replies, "threading", None)
     group.ask(REQUEST, (Answered, Raised))
 
 

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import queue
-import select
 import shutil
 import statistics
 import tempfile
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -33,6 +29,7 @@ from opsmith.core.verdict import Status
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.nursery import Nursery
+from opsmith.runner.processes.rank_replies import Ended, Replies, Results, ThreadResults
 from opsmith.runner.processes.worker_link import WorkerLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.rank import RankInfo
@@ -64,139 +61,6 @@ class MakeRank(Protocol):
     """Makes the link to a rank's worker, which has not been started."""
 
     def __call__(self, *, device: str, rank_info: RankInfo, nursery: Nursery | None) -> WorkerLink: ...
-
-
-class _Ended(NamedTuple):
-    """What became of a request to one rank."""
-
-    rank: int
-    reply: Any
-    failure: Exception | None
-    was_killed: bool = False
-
-    @property
-    def raised(self) -> Raised | None:
-        """What the kernel raised there, if it did."""
-        if isinstance(self.reply, Answered):
-            return next((reply for reply in self.reply.replies if isinstance(reply, Raised)), None)
-        return self.reply if isinstance(self.reply, Raised) else None
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether the others may wait for this rank in vain."""
-        return self.failure is not None or self.raised is not None
-
-
-class _Ends(Protocol):
-    """Ranks that do something."""
-
-    def next(self, deadline: float | None) -> _Ended | None:
-        """What became of the next one that has ended; None if none has by a moment of the monotonic clock."""
-        ...
-
-
-class _EndedThreads:
-    """Something that is done with each rank, by a thread for each.
-
-    Args:
-        links: to the ranks.
-        act: what is done.
-    """
-
-    def __init__(self, links: Sequence[WorkerLink], act: Callable[[WorkerLink], Any]) -> None:
-        self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
-
-        def act_on(rank: int) -> None:
-            try:
-                self._ended.put(_Ended(rank, act(links[rank]), None))
-            except Exception as exc:  # noqa: BLE001 - raised again by the thread that waits
-                self._ended.put(_Ended(rank, None, exc))
-
-        self._threads = [threading.Thread(target=act_on, args=(rank,), daemon=True) for rank in range(len(links))]
-        for thread in self._threads:
-            thread.start()
-
-    def next(self, deadline: float | None) -> _Ended | None:
-        """See :class:`_Ends`."""
-        try:
-            return self._ended.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0))
-        except queue.Empty:
-            return None
-
-    def join(self) -> None:
-        """Wait for the threads, whose ranks have all ended."""
-        for thread in self._threads:
-            thread.join()
-
-
-class _Replies:
-    """Replies to one request of each rank, taken by one thread as they come.
-
-    Args:
-        links: to the ranks.
-        reply_types: that they may have.
-
-    Attributes:
-        came_s: when each rank's reply was there, by ``time.perf_counter``.
-    """
-
-    def __init__(self, links: Sequence[WorkerLink], reply_types: tuple[type[Any], ...]) -> None:
-        self._links, self._reply_types = links, reply_types
-        self._poller = select.poll()
-        self._rank_of: dict[int, int] = {}
-        self._ready: deque[int] = deque()
-        self._failed: deque[_Ended] = deque()
-        self.came_s = [math.inf] * len(links)
-
-    def ask(self, parts: Sequence[msgspec.Struct]) -> int:
-        """Send each rank its request; how many got one, or have failed: none after one that has."""
-        for rank, (link, part) in enumerate(zip(self._links, parts, strict=True)):
-            try:
-                link.send(part)
-            except Exception as exc:  # noqa: BLE001 - raised again when the others have ended
-                self._failed.append(_Ended(rank, None, exc))
-                return rank + 1
-            self._rank_of[link.fileno()] = rank
-            self._poller.register(link, select.POLLIN)
-        return len(self._links)
-
-    def next(self, deadline: float | None) -> _Ended | None:
-        """See :class:`_Ends`."""
-        while True:
-            if self._failed:
-                return self._failed.popleft()
-            while self._ready:
-                ended = self._received(self._ready.popleft())
-                if ended is not None:
-                    return ended
-            limits = [self._links[rank].deadline for rank in self._rank_of.values()]
-            until = min(limits if deadline is None else [*limits, deadline])
-            ready = self._poller.poll(max(math.ceil((until - time.monotonic()) * 1e3), 0))
-            came_s = time.perf_counter()
-            for descriptor, _ in ready:
-                self.came_s[self._rank_of[descriptor]] = came_s
-                self._ready.append(self._rank_of[descriptor])
-            if ready:
-                continue
-            if deadline is not None and time.monotonic() >= deadline:
-                return None
-            self._ready.extend(rank for rank in self._rank_of.values() if self._links[rank].is_overdue())
-
-    def _received(self, rank: int) -> _Ended | None:
-        """What a rank says that has something to say, or whose time is over; None if it was no reply."""
-        link = self._links[rank]
-        descriptor = link.fileno()
-        try:
-            reply = link.receive(self._reply_types)
-        except Exception as exc:  # noqa: BLE001 - raised again when the others have ended
-            ended = _Ended(rank, None, exc)
-        else:
-            if reply is None:
-                return None
-            ended = _Ended(rank, reply, None)
-        self._poller.unregister(descriptor)
-        del self._rank_of[descriptor]
-        return ended
 
 
 class RankGroup:
@@ -342,7 +206,7 @@ class RankGroup:
             WorkerFailed: a rank failed; the one is named that the others failed for.
         """
         links = self._links
-        replies = _Replies(links, reply_types)
+        replies = Replies(links, reply_types)
         asked = replies.ask(parts)
         found = self._gathered(asked, replies)
         answers = self._agreed(found)
@@ -388,14 +252,14 @@ class RankGroup:
         Raises:
             WorkerFailed: a rank failed; the one is named that the others failed for.
         """
-        ended = _EndedThreads(self._links, act)
+        ended = ThreadResults(self._links, act)
         found = self._gathered(len(self._links), ended)
         ended.join()
         return self._agreed(found)
 
-    def _gathered(self, count: int, ranks: _Ends) -> list[_Ended]:
+    def _gathered(self, count: int, ranks: Results) -> list[Ended]:
         """What became of so many ranks; those that go on when one has failed are killed after a while."""
-        found: list[_Ended] = []
+        found: list[Ended] = []
         deadline: float | None = None
         has_killed = False
         while len(found) < count:
@@ -409,13 +273,13 @@ class RankGroup:
                 deadline = time.monotonic() + GRACE_S
         return found
 
-    def _kill_others(self, found: Sequence[_Ended]) -> None:
+    def _kill_others(self, found: Sequence[Ended]) -> None:
         done = {one.rank for one in found}
         for rank, link in enumerate(self._links):
             if rank not in done:
                 link.kill()
 
-    def _agreed(self, found: Sequence[_Ended]) -> list[Any]:
+    def _agreed(self, found: Sequence[Ended]) -> list[Any]:
         """The replies, rank by rank; where one failed, its failure, or what it raised before the others failed."""
         failed = [one for one in found if one.failure is not None]
         if not failed:
@@ -433,7 +297,7 @@ class RankGroup:
         raise WorkerFailed(failure.status, detail, failure.evidence, failure.notices) from failure
 
 
-def _guilt(ended: _Ended) -> int:
+def _guilt(ended: Ended) -> int:
     """Whose end explains the others': a death before what was raised, that before a time-out, and a kill last."""
     failure = ended.failure
     if failure is None:
