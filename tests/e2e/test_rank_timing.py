@@ -65,6 +65,11 @@ def timing_of(timed: TimedCase) -> Timing:
     return timing
 
 
+def test_every_kernel_is_timed_in_a_test() -> None:
+    """None lies in the folder for nothing."""
+    assert [*"abcdefgmntu"] == sorted(path.stem.split("_")[2] for path in TIMED.glob("*.py"))
+
+
 @pytest.mark.slow
 def test_a_planted_difference_is_found(tmp_path: Path) -> None:
     """One rank of two sleeps, and its twin does what the reference does; both are held against groups of ranks."""

@@ -1361,3 +1361,9 @@ def test_what_ranks_compute_outside_of_their_blocks_is_charged(
     sides[1].outside_us += outside_us
     timing = timing_of(clock_of(*sides, run=OF_RANKS), "E")
     assert charged_us / timing.calls_per_block == pytest.approx(timing.outside_us, rel=0.05)
+
+
+@pytest.mark.parametrize("request_", [RenewInputs(()), WarmUp(()), TimeBlock(1, "E", more=True)])
+def test_ranks_on_a_cpu_sleep_until_they_are_asked(request_: msgspec.Struct) -> None:
+    """One that waits awake takes a core from another one that is not as far yet."""
+    assert (0.0, True) == (spin_s(request_, shares_cores=True), spin_s(request_) > 0)

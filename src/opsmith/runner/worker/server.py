@@ -120,8 +120,7 @@ def serve(
         with telling:  # Any thread of the kernel's may be the one.
             channel.send(Noticed(line, offence))
 
-    # Ranks that wait awake would take processors from those that are not as far yet.
-    waits_awake = own is None or not device.startswith("cpu")
+    shares_cores = own is not None and device.startswith("cpu")
     outcomes = OutcomeWriter(Path(scratch), summarises=own is None)
     worker = Worker(torch.device(device), Path(builds), outcomes, sandbox, tell)
     channel.send(Started())
@@ -132,7 +131,7 @@ def serve(
         except EOFError:
             return
         reply = worker.answer(request)
-        channel.spin_s = spin_s(request) if waits_awake else 0.0
+        channel.spin_s = spin_s(request, shares_cores=shares_cores)
         if os.getpid() != original:
             os._exit(0)  # The candidate forked, and this is the copy: only the original answers.
         with telling:
