@@ -44,7 +44,7 @@ def postgres() -> Iterator[str]:
         pytest.skip("no PostgreSQL: apt-get install postgresql, or name an empty database in OPSMITH_TEST_POSTGRES")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of an empty database of either kind, without tables."""
     from tests.service import emptied

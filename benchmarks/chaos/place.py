@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,8 @@ SIZE = "1g"
 #: Debian's folders of PostgreSQL, the newest last.
 POSTGRES = Path("/usr/lib/postgresql")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is looked at
+#: One mount in some hundred meets a file that is just opened.
+READ_ONLY_TRIES = 20
 #: Of the database that is started beside it.
 _NOT_OURS = ("PostgreSQL.",)
 
@@ -51,13 +54,27 @@ class Place:
     @contextlib.contextmanager
     def read_only(self) -> Iterator[None]:
         """Let nobody open a file for writing; those that are open stay so."""
-        # The file system itself cannot be made read-only below open files, but a second mount over it can.
-        _run("mount", "--bind", str(self.root), str(self.root))
+        self._mount_read_only()
         try:
-            _run("mount", "-o", "remount,bind,ro", str(self.root))
             yield
         finally:
             _run("umount", "-l", str(self.root))
+
+    def _mount_read_only(self) -> None:
+        """Mount the folder over itself: the file system itself cannot be made read-only below open files.
+
+        Neither can the mount if a server opens a file through it before it is; then the next one is.
+        """
+        for left in reversed(range(READ_ONLY_TRIES)):
+            _run("mount", "--bind", str(self.root), str(self.root))
+            try:
+                _run("mount", "-o", "remount,bind,ro", str(self.root))
+            except subprocess.CalledProcessError:
+                _run("umount", "-l", str(self.root))
+                if not left:
+                    raise
+            else:
+                return
 
     def left(self) -> dict[str, list[str]]:
         """What servers that have ended have left: in temporary folders, in shared memory, and processes."""
@@ -138,5 +155,5 @@ def postgres() -> Iterator[str]:
                     time.sleep(0.1)
                 yield f"postgresql://opsmith@127.0.0.1:{port}/postgres"
             finally:
-                running.terminate()
+                running.send_signal(signal.SIGINT)  # SIGTERM would wait until all clients are gone.
                 running.wait(timeout=60)

@@ -66,6 +66,20 @@ def test_kernelbot_submissions_are_judged(tmp_path: Path) -> None:
     assert pytest.approx(1 / 3) == summary.levels[-1].pass_at["1"]  # Two of three samples of one of two tasks.
 
 
+def test_backward_functions_of_robust_kbench_are_judged(tmp_path: Path) -> None:
+    """Against autograd's gradients: one that takes the slope for 1 is wrong, and one of a forward task is no answer."""
+    right = DATA / "robust_kbench" / "kernels" / "gated_rows_backward.py"
+    folder = tmp_path / "kernels" / "gated_rows" / "backward"
+    folder.mkdir(parents=True)
+    (folder / "a.py").write_text(right.read_text())
+    (folder / "b.py").write_text(right.read_text().replace("grad_output * slope", "grad_output"))
+    summary = judge(DATA / "robust_kbench" / "tasks", tmp_path / "kernels", tmp_path / "run")
+    assert {"gated_rows": False, "gated_rows_backward": True, "gated_rows_backward@1": False} == {
+        name: op.accepted for name, op in summary.per_op.items()
+    }
+    assert {"WRONG_VALUE"} == set(summary.per_op["gated_rows_backward@1"].statuses)
+
+
 def test_replies_of_multi_kernel_bench_are_judged_and_told_in_its_words(tmp_path: Path) -> None:
     """Of each op the first sample."""
     folder = DATA / "multi_kernel_bench"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import random
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.chaos import place
 from benchmarks.chaos.kernels import HOSTILE, SLOW, make_kernel
+from benchmarks.chaos.place import Place
 from benchmarks.chaos.service import MOST_GROWTH_MIB, holds
 
 KEPT: dict[str, Any] = {
@@ -44,3 +48,20 @@ def test_a_promise_that_is_broken_is_seen(broken: dict[str, Any]) -> None:
     """Each of them by itself."""
     assert holds(KEPT)
     assert not holds(KEPT | broken)
+
+
+def test_a_file_that_is_opened_meanwhile_does_not_end_the_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount is not made read-only while a file is open for writing through it; the next one is."""
+    ran: list[tuple[str, ...]] = []
+
+    def run(*words: str) -> None:
+        ran.append(words)
+        if "remount,bind,ro" in words and len(ran) < 6:
+            raise subprocess.CalledProcessError(32, words)
+
+    monkeypatch.setattr(place, "_run", run)
+    with Place(tmp_path, is_small=True).read_only():
+        assert ["mount", "mount", "umount"] * 2 + ["mount", "mount"] == [words[0] for words in ran]
+    assert ("umount", "-l", str(tmp_path)) == ran[-1]

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.executors.contexts import Maker, lives_of, measured
 
 
+@pytest.mark.slow
 def test_lives_are_counted_over_all_makers() -> None:
     """As many as fit into the time, and none that was not finished."""
     row = measured([Maker("cpu", "1", None)], 2, 1.0)

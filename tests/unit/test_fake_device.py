@@ -39,6 +39,7 @@ def test_gradients_flow_without_a_gpu() -> None:
         assert (4, 3) == tuple(x.grad.shape)
 
 
+@pytest.mark.slow
 def test_everything_is_as_before_when_it_is_left() -> None:
     """Also after an error; the stand-in, the kernels and the settings are gone."""
     before = (torch.accelerator.current_accelerator(), torch.backends.cudnn.enabled)

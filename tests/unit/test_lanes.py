@@ -40,6 +40,7 @@ def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tree, env=plain, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_at_the_second_try_is_named_and_counted(tree: Path) -> None:
     """A lane with a flaky test succeeds, and the test is not forgotten."""
     (tree / "test_one.py").write_text(PASSES_AT_THE_SECOND_TRY, encoding="utf-8")
@@ -47,6 +48,7 @@ def test_a_test_that_passes_at_the_second_try_is_named_and_counted(tree: Path) -
     assert "FLAKY 1: test_one.py::test_flaky\n" == run(tree, ".venv/bin/python", ".ci/flaky", "one").stdout
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_twice_fails_its_lane(tree: Path) -> None:
     """A defect is no flaky test, even beside one."""
     defect = "def test_defect():\n    assert False\n"
@@ -55,6 +57,7 @@ def test_a_test_that_fails_twice_fails_its_lane(tree: Path) -> None:
     assert "FLAKY 1: test_one.py::test_flaky\n" == run(tree, ".venv/bin/python", ".ci/flaky", "one").stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_named_where_all_tests_pass(tree: Path) -> None:
     """A lane forgets the flaky tests of its last run."""
     (tree / "test_one.py").write_text(PASSES_AT_THE_SECOND_TRY, encoding="utf-8")

@@ -36,6 +36,7 @@ def test_a_right_kernel_returns_its_scores(tmp_path: Path) -> None:
     assert (True, ["relu.default"]) == (summary.accepted, list(summary.per_op))
 
 
+@pytest.mark.slow
 def test_a_function_is_judged_as_its_file_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is loaded in a process of its own, in which no file may import opsmith."""
     (tmp_path / "kernels_of_mine.py").write_text(RIGHT)

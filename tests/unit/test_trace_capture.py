@@ -178,6 +178,7 @@ def test_composite_functions_are_split_in_inference_mode_too() -> None:
     assert {"t.default": 1, "addmm.default": 1} == ops(traced(run))
 
 
+@pytest.mark.slow
 def test_a_symbolic_size_is_recorded_as_what_it_was() -> None:
     """A model that is traced with dynamic shapes still has the sizes of its example."""
     mode = FakeTensorMode(shape_env=ShapeEnv())

@@ -488,6 +488,7 @@ def test_printed_arguments_parse_to_the_same_call(call: TracedCall) -> None:
     assert "\n" not in text
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.builds(TraceEntry, call=calls(), count=st.integers(0, 10**9)), max_size=5))
 def test_a_printed_trace_parses_to_the_same_entries(entries: list[TraceEntry]) -> None:
@@ -548,6 +549,7 @@ def test_the_public_traces_parse_in_five_seconds_and_print_back() -> None:
     assert took < 5
 
 
+@pytest.mark.slow
 @public
 def test_the_printer_writes_what_the_public_tracer_wrote() -> None:
     """All lines but 20 print back to their very text, so identities made from it carry over."""

@@ -484,6 +484,7 @@ def test_every_integer_argument_of_the_public_traces_is_known_as_index_or_as_num
     assert set() == unknown
 
 
+@pytest.mark.slow
 def test_ignored_targets_of_the_public_traces_are_those_that_the_loss_ignores() -> None:
     """Any other number outside the classes is an error."""
     ignored = [

@@ -31,6 +31,7 @@ def test_every_row_has_values() -> None:
         traced_record(row.call(source=row.uuid), seed=1)
 
 
+@pytest.mark.slow
 def test_it_holds_more_than_the_public_set() -> None:
     """Which has 155 models, 180 ops, 18,208 inputs and 19 % strided ones."""
     found = count(rows(), source="shipped")

@@ -38,12 +38,14 @@ class Compared(NamedTuple):
         differs: the first input on which results differ, in words; empty if none does. Of several it is the first that
             the judge's comparison refuses.
         allowed: so many of such inputs the judge's comparison allows; 0 where it refuses one, or was not asked.
+        unknown: on so many it says nothing, since eager or the original fails there; 0 as for ``allowed``.
         elements: that they were equal on.
         large: a row above the longest that kernels treat apart, and a result of many blocks, were among them.
     """
 
     differs: str
     allowed: int
+    unknown: int
     elements: int
     large: bool
 
@@ -76,7 +78,7 @@ def compare(
     draw = random.Random(seed)  # noqa: S311 - inputs, nothing secret
     pools: dict[torch.dtype, torch.Tensor] = {}
     done, redrawn, large = 0, 0, False
-    first, allowed = "", 0
+    first, allowed, unknown = "", 0, 0
     inputs = _inputs([_Call(*tree_flatten(call)) for call in calls], pools, draw)
     for number, (leaves, call, kind) in enumerate(inputs):
         if done >= elements and redrawn >= CALLS:
@@ -88,13 +90,14 @@ def compare(
             first = first or f"{problem} on {_in_words(leaves)}"
             refusal = None if refuses is None else refuses(original, mutant, *_fresh(call, leaves)[0])
             if refuses is None or refusal:
-                return Compared(f"{refusal or problem} on {_in_words(leaves)}", allowed=0, elements=done, large=large)
+                return Compared(f"{refusal or problem} on {_in_words(leaves)}", 0, 0, done, large)
             allowed += refusal is not None
+            unknown += refusal is None
         redrawn += kind == "redrawn"
         if problem is not None:
             done += sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
             large |= kind == "resized"
-    return Compared(first, allowed=allowed, elements=done if redrawn >= CALLS else 0, large=large)
+    return Compared(first, allowed, unknown, done if redrawn >= CALLS else 0, large)
 
 
 def _inputs(

@@ -15,8 +15,9 @@ class Result(enum.StrEnum):
     """What became of a mutant.
 
     KILLED and SURVIVED are a judge's, for NOT_ASKED it has no test of the op, for VOID it refused how the answer came
-    about and said nothing of its value. EQUAL, DIFFERS, ALLOWED and UNDECIDED are of the comparison with the original:
-    ALLOWED differs, but on no input that was tried by more than the judge's comparison allows.
+    about and said nothing of its value. The others are of the comparison with the original. ALLOWED differs, but on no
+    input that was tried by more than the judge's comparison allows. UNDECIDED differs on none that means anything, and
+    was compared on too few.
     """
 
     KILLED = "killed"

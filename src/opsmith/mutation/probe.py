@@ -113,6 +113,8 @@ def _compare(request: Mapping[str, Any]) -> tuple[Result, str]:
     found = compare(original, mutant, calls, seed=request["seed"], limit_s=request["limit_s"], refuses=rule.refuses)
     if found.allowed:
         return Result.ALLOWED, f"{found.differs}; the comparison allows it, on {found.allowed:,} inputs"
+    if found.unknown:
+        return Result.UNDECIDED, f"{found.differs}; eager or the original fails on all {found.unknown:,} such inputs"
     if found.differs:
         return Result.DIFFERS, found.differs
     if found.elements < ELEMENTS or not found.large:

@@ -57,6 +57,7 @@ def transcript(out: Path, task: str = FIVE[0]) -> str:
     return (agent_folder(out, task) / "transcript.txt").read_text()
 
 
+@pytest.mark.slow
 def test_an_agent_solves_five_tasks_by_itself(bench: ReadingBench, tmp_path: Path) -> None:
     """It is wrong, reads why, is right, is timed, and submits; everything is kept, and nothing is done twice."""
     out = tmp_path / "out"
@@ -74,6 +75,7 @@ def test_an_agent_solves_five_tasks_by_itself(bench: ReadingBench, tmp_path: Pat
     assert results == work(bench, out, agent("look_around"), FIVE)
 
 
+@pytest.mark.slow
 def test_an_agent_that_looks_for_the_judges_files_finds_none(
     bench: ReadingBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +126,7 @@ def test_an_agent_that_does_not_end_is_ended_with_all_that_it_started(bench: Rea
     assert b"sleep\x001000\x00" not in commands
 
 
+@pytest.mark.slow
 def test_an_agent_that_fills_memory_is_ended_and_its_task_goes_on(bench: ReadingBench, tmp_path: Path) -> None:
     """All that it started counts together; what it had submitted counts, and the records say why it was ended."""
     out, reason = tmp_path / "out", "its processes held more than 0.4 GiB of memory (--agent-memory)"
@@ -136,6 +139,7 @@ def test_an_agent_that_fills_memory_is_ended_and_its_task_goes_on(bench: Reading
     assert not [words for words in holders if b"96 << 20" in words]
 
 
+@pytest.mark.slow
 def test_memory_that_an_agents_processes_share_counts_once(bench: ReadingBench, tmp_path: Path) -> None:
     """Six of them see 96 MiB, which are no 576."""
     (result,) = work(bench, tmp_path / "out", agent("share_memory", memory_gib=0.4))
@@ -160,6 +164,7 @@ def test_the_command_line_says_how_much_memory_an_agent_gets(monkeypatch: pytest
     assert "memory_gib 2.5" in agents_page(given[1], [], tmp_path)
 
 
+@pytest.mark.slow
 def test_an_interrupted_campaign_ends_its_agents_and_goes_on_later(bench: ReadingBench, tmp_path: Path) -> None:
     """What has a result is not done again; what was under way is begun anew."""
     chosen = [task for task in bench.tasks() if task.name in FIVE[:2]]

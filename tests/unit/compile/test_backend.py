@@ -67,6 +67,7 @@ def test_modes_and_settings_of_inductor_reach_it() -> None:
     assert {"max_autotune": True, "triton.cudagraphs": True, "shape_padding": False}.items() <= chosen.inductor.items()
 
 
+@pytest.mark.slow
 def test_what_our_part_cannot_compile_inductor_does(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

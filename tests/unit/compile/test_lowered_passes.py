@@ -118,6 +118,7 @@ def test_views_of_views_become_one(function: Callable[[Tensor], Tensor]) -> None
     found.assert_equal(rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_views_stay_whose_symbolic_sizes_come_out_otherwise() -> None:
     """Those alone: the pass is not undone for them, and a chain elsewhere becomes one view."""
 

@@ -92,6 +92,7 @@ def _wrong_pass(request: pytest.FixtureRequest) -> Iterator[Callable[[fx.Graph],
     forget_pass("wrong")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_layer")
 @pytest.mark.parametrize("mode", [INFER, TRAIN])
 def test_a_pass_that_changes_results_or_is_undone_is_a_failure(

@@ -556,6 +556,7 @@ def test_a_result_of_inference_mode_is_no_trap() -> None:
     _right(call, torch.randn(3), weight)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_compiled_model_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the backend, if the CPU counts as the device; parameters that are written to are seen."""

@@ -228,6 +228,7 @@ def test_complex_rotary_embeddings_become_real_bit_by_bit() -> None:
     found.assert_equal(rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_batch_norm_of_inference_is_folded_into_weights_that_may_change() -> None:
     """And in training it is not: it has gradients and statistics there."""
     model = nn.Sequential(
@@ -381,6 +382,7 @@ def _gradient(function: Callable[..., Tensor], backend: Any) -> Tensor | None:
     return x.grad
 
 
+@pytest.mark.slow
 def test_patterns_are_found_under_symbolic_sizes() -> None:
     """And one compilation serves other batches and lengths."""
 

@@ -19,6 +19,7 @@ def first_sample(name: str) -> list[Case]:
     return next(cases(name, torch.float32, "cpu", 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "source", "problem"),
     [

@@ -152,6 +152,7 @@ def test_a_call_of_a_package_that_came_with_the_kernel_is_noted(
     assert [("scipy_cblas_sdot64_", False, False)] == names(bindings)
 
 
+@pytest.mark.slow
 def test_what_a_kernel_calls_like_a_vendors_is_its_own(told: tuple[Supervision, list[str]], build: Build) -> None:
     """And other functions of torch's and of the system's are free."""
     supervision, lines = told

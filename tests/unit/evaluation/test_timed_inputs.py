@@ -115,6 +115,7 @@ def test_fresh_values_are_no_rearrangement_of_recorded_ones(
     assert 8 == len(sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elements", [1, 5, 1000, HOST_PIECE + 1, 2 * HOST_PIECE])
 @pytest.mark.parametrize("count", [1, 3, MOST_HOST_ROWS + 5])
 def test_single_sets_are_those_of_a_round(elements: int, count: int) -> None:

@@ -72,6 +72,7 @@ def test_random_results_are_compared_as_distributions() -> None:
     assert rule.refuses(right, lambda x, p: right(x, p + 0.2), (x, 0.25), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "allows"), [(keeps_zeros, True), (loses_nan, False)])
 def test_a_comparison_goes_on_behind_what_is_allowed(mutant: Callable[..., Any], *, allows: bool) -> None:
     """What is refused counts, wherever it comes; the first difference of both is the sign of a zero."""
@@ -81,3 +82,19 @@ def test_a_comparison_goes_on_behind_what_is_allowed(mutant: Callable[..., Any],
     assert found.differs
     assert allows == (found.allowed > 0)
     assert ("another result" in found.differs) == allows
+
+
+def test_inputs_that_eager_refuses_tell_nothing_apart() -> None:
+    """There a kernel may do what it likes."""
+
+    def entropy(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return -(y * torch.log(p).clamp_min(-100) + (1 - y) * torch.log1p(-p).clamp_min(-100)).mean()
+
+    def outside(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return entropy(p, y) if bool((p <= 1).all()) else torch.zeros(())
+
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((torch.rand(64), torch.rand(64)), {})]
+    rule = Rule("binary_cross_entropy.default")
+    found = compare(entropy, outside, calls, seed=1, limit_s=30, elements=100_000, refuses=rule.refuses)
+    assert found.differs
+    assert found.allowed == 0 < found.unknown

@@ -238,6 +238,28 @@ def test_a_layer_that_does_not_hold_is_not_called_active(tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
+def test_what_a_layer_brings_along_is_missing_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals are stopped by the rules about files, which are put on nobody if they let files through."""
+    if probe(tmp_path)[Layer.SIGNALS] is not None:
+        pytest.skip("this machine lacks the layer")
+    monkeypatch.setattr("opsmith.runner.sandbox.layers.readable", lambda _: [PathRule("/", READ)])
+    found = probe(tmp_path)
+    assert found[Layer.FILES] is not None
+    assert found[Layer.SIGNALS] is not None
+
+
+@pytest.mark.slow
+def test_files_are_out_of_reach_below_a_folder_that_python_imports_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ``PYTHONPATH=/tmp``."""
+    if probe(tmp_path)[Layer.FILES] is not None:
+        pytest.skip("this machine lacks the layer")
+    monkeypatch.syspath_prepend(str(tmp_path.parent))
+    assert probe(tmp_path)[Layer.FILES] is None
+
+
+@pytest.mark.slow
 def test_an_old_kernel_is_told_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason names the version that would do."""
     monkeypatch.setattr(landlock, "abi", lambda: 1)

@@ -115,6 +115,7 @@ def test_a_misspelt_parameter_is_no_parameter_that_is_left_out(running: Running)
     assert 200 == client.get("/api/runs?limit=5").status_code
 
 
+@pytest.mark.slow
 def test_an_unknown_task_is_told_with_the_closest(running: Running) -> None:
     """So that a typing mistake is found at once."""
     answer = running.client().post("/api/submissions", json=submission("relu.defualt"))
@@ -232,6 +233,7 @@ def test_metrics_count_requests_judgements_and_the_queue(running: Running) -> No
     assert 'opsmith_queue{state="judging",suite="opinfo"} 1.0' in client.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_a_void_problem_is_named_and_takes_no_kernel(running: Running) -> None:
     """Nobody submits for it by accident, and who does is told what shows it."""
     running.judge.void = {"L1/1_Nothing": "constant: the answer is zero everywhere"}

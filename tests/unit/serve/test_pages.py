@@ -45,6 +45,7 @@ def test_every_view_is_there(running: tuple[Running, dict[str, str]]) -> None:
         assert "https:" not in answer.text, name
 
 
+@pytest.mark.slow
 def test_whoever_is_not_signed_in_is_asked_for_a_token(running: tuple[Running, dict[str, str]]) -> None:
     """And comes to the view that was wanted, but to no other server."""
     made, paths = running
@@ -88,6 +89,7 @@ class Reader(HTMLParser):
         self._in_label -= tag == "label"
 
 
+@pytest.mark.slow
 def test_nobody_has_to_see_a_page_to_use_it(running: tuple[Running, dict[str, str]]) -> None:
     """One heading, a language, names for fields, tables, sections and figures, and a way past the navigation."""
     made, paths = running

@@ -199,6 +199,7 @@ def test_every_file_that_an_approval_covers_is_shown_and_no_other(running: Runni
     assert "other.py" not in page
 
 
+@pytest.mark.slow
 def test_files_that_are_long_together_are_shown_whole_and_the_last_without_colours(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_files_that_are_long_together_are_shown_whole_and_the_last_without_colou
     assert "40,002 lines" in page
 
 
+@pytest.mark.slow
 def test_lines_of_every_file_are_commented_on(running: Running, tmp_path: Path) -> None:
     """On the page and over the API; a comment on the entry's file does not depend on what that is called."""
     number = imported(running, kernels_of_files(tmp_path / "mine"))
@@ -251,6 +253,7 @@ def test_an_approval_made_here_counts_where_the_kernel_lies(running: Running, tm
         collect(kernels, license="MIT", approved=True)
 
 
+@pytest.mark.slow
 def test_what_changed_in_every_file_is_shown(running: Running, tmp_path: Path) -> None:
     """Since the version that was looked at: other lines, another file, and a file that is not used any more."""
     first = imported(running, kernels_of_files(tmp_path / "mine"))
@@ -280,6 +283,7 @@ def marks(client: TestClient, judgement: int, *paths: str) -> list[str]:
     return [item.partition('open">')[2].partition("<")[0] for item in found]
 
 
+@pytest.mark.slow
 def test_a_version_that_only_a_file_of_reviews_knows_marks_what_changed(running: Running, tmp_path: Path) -> None:
     """A record holds hashes of all files and the text of the entry's."""
     kernels = kernels_of_files(tmp_path / "mine")

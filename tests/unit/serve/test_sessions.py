@@ -61,6 +61,7 @@ def test_a_cookie_holds_no_token_and_the_database_no_cookie(running: Running) ->
     assert 401 == running.client(None, session).get("/api/runs").status_code
 
 
+@pytest.mark.slow
 def test_a_session_ends_when_it_is_idle_and_when_it_is_old(running: Running) -> None:
     """Whatever the browser keeps; being used puts off the one, and not the other."""
     client = signed_in(running)

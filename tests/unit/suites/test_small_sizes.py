@@ -178,6 +178,7 @@ def get_init_inputs(): return [16384 // 2, 4096 * 2]
     assert first + second == inputs.shape[1] < 16384
 
 
+@pytest.mark.slow
 def test_every_process_finds_the_same_sizes(tmp_path: Path) -> None:
     """The one that enumerates, and the one that judges."""
     file = written(tmp_path, ATTENTION)

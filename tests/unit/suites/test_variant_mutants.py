@@ -395,6 +395,21 @@ BENDS = {
         labels("denormals"),
         (torch.float32,),
     ),
+    "logaddexp_without_log1p": Mutant(
+        aten.logaddexp.default,
+        (randn(7), randn(7)),
+        lambda x, y: torch.maximum(x, y) + torch.log(1 + torch.exp(-(x - y).abs())),
+        lambda x, y: torch.where(x == y, x + math.log(2), torch.maximum(x, y) + torch.log1p(torch.exp(-(x - y).abs()))),
+        labels("boundaries"),
+        (torch.float32,),
+    ),
+    "cross_of_finite_numbers": Mutant(
+        aten.linalg_cross.default,
+        (randn(5, 3), randn(5, 3)),
+        lambda x, y: torch.linalg.cross(x, y).nan_to_num(math.nan, math.nan, math.nan),
+        lambda x, y: torch.stack([x[:, i] * y[:, j] - x[:, j] * y[:, i] for i, j in ((1, 2), (2, 0), (0, 1))], 1),
+        labels("infinite"),
+    ),
     "binary_cross_entropy_without_its_clamp": Mutant(
         aten.binary_cross_entropy.default,
         (torch.rand(64), torch.rand(64)),

@@ -16,6 +16,7 @@ from opsmith.core.case import CallRecord, GeneratedStorage, TensorValue, storage
 from opsmith.core.domains import Integers, Normal
 from opsmith.core.op import OpSchema
 from opsmith.core.trace import TracedCall
+from opsmith.suites.traced_size import result_bytes
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.variants import argument_variants, layout_variants, probes, shape_variants, value_variants
 from opsmith.suites.variants.arguments import combined_arguments
@@ -362,6 +363,14 @@ def test_no_product_has_a_large_square(left: tuple[int, int], right: tuple[int, 
             assert isinstance(rows, TensorValue)
             assert isinstance(columns, TensorValue)
             assert rows.shape[0] * columns.shape[1] <= 1 << 21
+
+
+def test_a_size_that_is_an_outputs_too_makes_no_large_result() -> None:
+    """Three channels and an output of 3 x 3 x 3 would become 127 channels and 127 x 127 x 127."""
+    record, schema = recorded(ATEN._adaptive_avg_pool3d.default, torch.randn(2, 3, 4, 4, 4), [3, 3, 3])
+    for seed in range(10):
+        for _, variant in shape_variants(record, schema, seed):
+            assert result_bytes(TracedCall(op=variant.op, args=variant.args, kwargs={})) < 1 << 20
 
 
 def test_one_size_of_a_product_is_large() -> None:

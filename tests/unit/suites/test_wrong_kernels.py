@@ -194,6 +194,20 @@ def cumsum_of_blocks(x: torch.Tensor, dim: int, *, dtype: Any = None) -> torch.T
     return torch.cat(parts, dim) if x.dim() else parts[0]
 
 
+def count(x: torch.Tensor, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
+    """How many boundaries are below each number, with ``right`` also those that are equal; NaN is above all."""
+    wanted = x.unsqueeze(-1)
+    below = (boundaries <= wanted) if right else (boundaries < wanted)
+    below |= wanted.isnan() & (~boundaries.isnan() | right)
+    return below.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def count_in_bfloat16(x: torch.Tensor, boundaries: torch.Tensor, **flags: bool) -> torch.Tensor:
+    """A count of more than 256 is rounded."""
+    found = count(x, boundaries, **flags)
+    return found.to(torch.bfloat16).to(found.dtype)
+
+
 X = torch.arange(-11.0, 12.0) / 4
 INDICES = torch.tensor([0, 2, 1, 1, 2, 2])
 CASES = {
@@ -223,6 +237,7 @@ CASES = {
     ),
     "keepdim_of_all": Wrong("argmax.default", (X[:20].view(4, 5),), flat_argmax, torch.ops.aten.argmax.default),
     "infinite_fill": Wrong("masked_fill.Scalar", (X, X > 0, 2.0), finite_fill, torch.masked_fill),
+    "long_boundaries": Wrong("bucketize.Tensor", (X, torch.linspace(-1, 1, 5)), count_in_bfloat16, count),
     "empty_mean": Wrong("mean.dim", (X[:20].view(4, 5), [1]), mean_of_some, torch.ops.aten.mean.dim),
     "beta_of_addmv": Wrong(
         "addmv.default",

@@ -159,6 +159,9 @@ _LEFT_OUT = "left out on request"
 def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
     """Put the layers on a child of this process and try to get around each.
 
+    One that does not hold is put on nobody. What another one stops was perhaps stopped by it, so those that follow are
+    tried out again without it, in another child.
+
     Args:
         folder: may be written to.
         left_out: layers that are not wanted.
@@ -166,11 +169,28 @@ def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
     Returns:
         layer -> None where it holds, else one line that says why it does not.
     """
+    found: dict[str, str | None] = {layer: _LEFT_OUT for layer in Layer if layer in left_out}
+    while True:
+        told = _tried_out(folder, found)
+        if told is None:
+            return dict.fromkeys(map(str, Layer), "it could not be tried out: the process that did so died")
+        failed = next((layer for layer, problem in told.items() if problem is not None), None)
+        if failed is None:
+            break
+        found[failed] = told[failed]
+    found |= told
+    if Layer.PROGRAMS not in found:
+        found[Layer.PROGRAMS] = _try_programs(confined=found[Layer.NETWORK] is None)
+    return {str(layer): found[layer] for layer in Layer}
+
+
+def _tried_out(folder: Path, without: Container[str]) -> dict[str, str | None] | None:
+    """What a child finds of each layer but some, up to the first that does not hold; None if it dies."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.write(write_end, msgspec.msgpack.encode(_try_out(folder, left_out)))
+            os.write(write_end, msgspec.msgpack.encode(_try_out(folder, without)))
         except BaseException:  # noqa: BLE001 - a forked child never returns into its parent's code
             traceback.print_exc()
         finally:
@@ -179,23 +199,25 @@ def probe(folder: Path, left_out: Container[str] = ()) -> dict[str, str | None]:
     with open(read_end, "rb") as stream:  # noqa: PTH123 - a descriptor, not a path
         told = stream.read()
     os.waitpid(pid, 0)
-    if not told:
-        return dict.fromkeys(map(str, Layer), "it could not be tried out: the process that did so died")
-    found = msgspec.msgpack.decode(told, type=dict[str, str | None])
-    programs = _LEFT_OUT if Layer.PROGRAMS in left_out else _try_programs(confined=found[Layer.NETWORK] is None)
-    return {**found, str(Layer.PROGRAMS): programs}
+    return msgspec.msgpack.decode(told, type=dict[str, str | None]) if told else None
 
 
-def _try_out(folder: Path, left_out: Container[str]) -> dict[str, str | None]:
+def _try_out(folder: Path, without: Container[str]) -> dict[str, str | None]:
     inside, outside = folder / "inside", folder / "outside"
     inside.mkdir(exist_ok=True)  # Another zygote has tried, which is gone.
     outside.write_text("not to be read")
-    steps = _steps(inside, outside)
-    return {step.layer: _LEFT_OUT if step.layer in left_out else _try(step) for step in steps}
+    found: dict[str, str | None] = {}
+    for step in _steps(inside, outside):
+        if step.layer not in without:
+            found[step.layer] = _try(step)
+            if found[step.layer] is not None:
+                break
+    return found
 
 
 def _steps(inside: Path, outside: Path) -> list[_Step]:
-    reach = Reach(scratch=str(inside), builds=str(inside), withheld=(), home="/nonexistent")
+    # Python may import from a folder above, which is given without what is withheld.
+    reach = Reach(scratch=str(inside), builds=str(inside), withheld=(str(outside),), home="/nonexistent")
     allowed = [*readable(reach), *private(str(inside), str(inside), str(inside))]
     parent = os.getppid()
 

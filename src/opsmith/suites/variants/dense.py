@@ -39,8 +39,9 @@ HALF, SWEPT = 1 << 16, 1 << 17
 WINDOW, WINDOWS = 512, 16
 #: Exponents of two that are swept more densely than others, and what share of a sweep they get.
 USUAL, USUAL_SHARE = (-6, 5), 0.75
-#: Where activations, roundings and logarithms bend; with both signs.
-BENDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
+#: Where activations, roundings and logarithms bend; with both signs. At 16 an exponential is below float32's rounding
+#: of 1, so beside a zero `log(1 + exp(x))` loses it.
+BENDS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 16.0)
 #: Likewise, for ops of one tensor: of two large ones a difference is mostly rounding.
 FAR_BENDS = (20.0, 88.0, 100.0)
 #: Two tensors hold no larger numbers, but for those of the call.

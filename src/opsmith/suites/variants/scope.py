@@ -96,6 +96,8 @@ ADDED_UP = frozenset(
 )
 #: Ops that add up in places that indices name, of which a NaN or an infinity makes the same in any order.
 ADDED_IN_PLACES = frozenset({"scatter_add", "index_add"})
+#: Differences of two products, each of one element of either tensor: what an infinity makes of them is certain.
+CROSSED = frozenset({"linalg_cross", "cross"})
 #: Arguments of ops that round nothing which may hold any number, though traced calls give them a range.
 ANY_NUMBER = frozenset({"self", "elements", "test_elements"})
 #: Ops of :mod:`opsmith.aten.unrounded` that keep the values of the call all the same.
@@ -313,7 +315,11 @@ def _unrounded_labels(schema: OpSchema, slot: ArgumentSlot, *, ranged: bool, who
 def keeps_values(schema: OpSchema) -> bool:
     """Whether the op is declared in :data:`KEPT`; a reduction (a norm) is not meant."""
     stem = stem_of(schema.name)
-    return any(map(stem.startswith, KEPT)) and not ("reduction" in group_tags(schema) and stem != "prod")
+    return (
+        any(map(stem.startswith, KEPT))
+        and stem not in CROSSED
+        and not ("reduction" in group_tags(schema) and stem != "prod")
+    )
 
 
 def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> frozenset[str]:
@@ -335,7 +341,7 @@ def _float_labels(schema: OpSchema, stem: str, name: str, *, ranged: bool) -> fr
             return _SUMMED - {"nan"}
         # A convolution by products of sums spreads a NaN of its input, but none of the filter of a channel.
         return _SUMMED - _SINGLE | (frozenset() if "conv" in stem and name != "weight" else {"nan"})
-    return _OTHER_LABELS | (_SINGLE if stem in ADDED_IN_PLACES else frozenset())
+    return _OTHER_LABELS | (_SINGLE if stem in ADDED_IN_PLACES | CROSSED else frozenset())
 
 
 def _backward_labels(schema: OpSchema, stem: str, *, is_gradient: bool, ranged: bool) -> frozenset[str]:

@@ -19,6 +19,7 @@ from opsmith.core.case import CallRecord, SequenceValue, TensorValue, Value, ten
 from opsmith.core.op import OpSchema, Variant
 from opsmith.core.seeds import derive_seed
 from opsmith.core.trace import TracedCall
+from opsmith.suites.traced_size import result_bytes
 from opsmith.suites.valid_inputs import traced_record
 from opsmith.suites.valid_inputs.binding import BoundCall, CannotRebuild, stem_of
 from opsmith.suites.variants.layouts import dense_strides
@@ -38,15 +39,17 @@ from opsmith.suites.variants.scope import (
 #: The edges, which are asked whatever is drawn.
 EDGES = (1, 0)
 MAX_ELEMENTS = 1 << 16
+MAX_RESULT_BYTES = 8 * MAX_ELEMENTS
 #: More than the sample inputs of any scan or reduction have.
 LONG = 1000
 #: Lists of integers that are sizes; others are dimensions, strides and the like.
 SIZE_LISTS = frozenset({"normalized_shape", "size", "output_size", "shape", "input_size", "input_sizes", "sizes"})
-#: Reductions of one tensor along a dimension that torch does not tag as such.
+#: Ops along a dimension that torch does not tag as reductions, and searches in one.
 ALONG_A_DIMENSION = frozenset(
     {
         *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "flip", "roll", "median", "nanmedian"),
         *("tril", "triu", "cat", "stack", "glu", "nanmean", "_weight_norm_interface", "renorm"),
+        *("bucketize", "searchsorted"),
     }
 )
 #: Copies from or to places that indices name.
@@ -58,7 +61,8 @@ IN_PLACES = frozenset(
 def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[tuple[str, CallRecord]]:
     """The call with one of its sizes changed.
 
-    To 0 (``empty``), to 1 (``single``), to more than 1,000 (``long``) or to another one (``resized``).
+    To 0 (``empty``), to 1 (``single``), to more than 1,000 (``long``) or to another one (``resized``). Of a long call
+    other sizes are long as well, where that makes few elements: which one of two has to be long nobody knows.
 
     Args:
         record: a recorded call.
@@ -72,18 +76,34 @@ def shape_variants(record: CallRecord, schema: OpSchema, seed: int) -> Iterator[
     chance = random.Random(derive_seed(seed, "sizes"))  # noqa: S311 - a choice, no secret
     smallest = 0 if _has_empty_answer(schema) else 1
     changes = [functools.partial(renamed, record, old) for old in sizes]
-    if _has_free_dimensions(schema, tensors):
+    has_free_dimensions = _has_free_dimensions(schema, tensors)
+    if has_free_dimensions:
         # Of a square, one side alone: a kernel that takes one for the other is wrong.
         changes = [functools.partial(_widened, record, dim) for dim, size in enumerate(tensors[0].shape) if size > 1]
     drawn = [(change, new) for change in changes for new in _drawn(chance) if new >= smallest]
     chance.shuffle(drawn)
     for change, new in drawn:
         call = change(new)
-        if largest(call) <= MAX_ELEMENTS and tensor_values((*call.args, *call.kwargs.values())) != tensors:
+        if new > LONG and not has_free_dimensions:
+            call = _lengthened(call, [old for old in sizes if old != new], chance)
+        if _is_moderate(call) and tensor_values((*call.args, *call.kwargs.values())) != tensors:
             try:
                 yield _label(new), traced_record(call, seed=seed)
             except CannotRebuild:
                 continue
+
+
+def _lengthened(call: TracedCall, sizes: Sequence[int], chance: random.Random) -> TracedCall:
+    """The call with one size after another long, where that makes no large one of it."""
+    for old in chance.sample(sizes, len(sizes)):
+        longer = renamed(call, old, chance.randrange(LONG + 1, 2 * LONG, 2))
+        call = longer if _is_moderate(longer) else call
+    return call
+
+
+def _is_moderate(call: TracedCall) -> bool:
+    """Whether neither arguments nor results are large: a size that is an output's in three dimensions is soon."""
+    return largest(call) <= MAX_ELEMENTS and result_bytes(call) <= MAX_RESULT_BYTES
 
 
 def _drawn(chance: random.Random) -> list[int]:
