@@ -132,19 +132,22 @@ def test_a_void_problem_has_one_job_and_no_time(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("kind", "device", "timed"),
     [
-        (TaskKind.PARALLEL, "cpu", ["inputs"]),
+        (TaskKind.PARALLEL, "cpu", [("inputs", 2), ("inputs", 4)]),
         (TaskKind.PARALLEL, "cuda", []),  # Ranks on devices would have to start together.
         (TaskKind.COLLECTIVE, "cpu", []),
     ],
 )
-def test_of_ranks_the_plain_case_of_problems_is_timed(kind: TaskKind, device: str, timed: list[str]) -> None:
-    """On a CPU: no late rank, no calls in flight, no further size."""
+def test_of_ranks_the_plain_case_of_problems_is_timed(
+    kind: TaskKind, device: str, timed: list[tuple[str, int]]
+) -> None:
+    """On a CPU, for each number of ranks: no late rank, no calls in flight, no further size."""
     cases = tuple(
         [
             msgspec.structs.replace(
-                case(number), address=CaseAddress("parallel", "1_Sum@2", "f32", source, 0, 0), signature=source
+                case(0), address=CaseAddress("parallel", f"1_Sum@{ranks}", "f32", source, 0, 0), ranks=ranks
             )
-            for number, source in enumerate(("inputs", "large", "late", "in-flight"))
+            for ranks in (2, 4)
+            for source in ("inputs", "large", "late", "in-flight")
         ]
     )
     job = Job(
@@ -156,4 +159,4 @@ def test_of_ranks_the_plain_case_of_problems_is_timed(kind: TaskKind, device: st
         policy="native",
     )
     part = timed_part(job, msgspec.structs.replace(OPTIONS, suite="parallel", device=device), interpreted=False)
-    assert timed == ([] if part is None else [one.address.source for one in part.cases])
+    assert timed == ([] if part is None else [(one.address.source, one.ranks) for one in part.cases])
