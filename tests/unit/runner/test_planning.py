@@ -137,9 +137,7 @@ def test_a_void_problem_has_one_job_and_no_time(monkeypatch: pytest.MonkeyPatch,
         (TaskKind.COLLECTIVE, "cpu", []),
     ],
 )
-def test_of_ranks_the_plain_case_of_problems_is_timed(
-    kind: TaskKind, device: str, timed: list[tuple[str, int]]
-) -> None:
+def test_of_ranks_the_plain_case_is_timed(kind: TaskKind, device: str, timed: list[tuple[str, int]]) -> None:
     """On a CPU, for each number of ranks: no late rank, no calls in flight, no further size."""
     cases = tuple(
         [
