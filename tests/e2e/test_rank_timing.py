@@ -67,7 +67,7 @@ def timing_of(timed: TimedCase) -> Timing:
 
 def test_every_kernel_is_timed_in_a_test() -> None:
     """None lies in the folder for nothing."""
-    assert [*"abcdefgmntu"] == sorted(path.stem.split("_")[2] for path in TIMED.glob("*.py"))
+    assert [*"abcdefghmntu"] == sorted(path.stem.split("_")[2] for path in TIMED.glob("*.py"))
 
 
 @pytest.mark.slow
@@ -139,3 +139,12 @@ def test_work_before_ranks_are_asked_is_charged(tmp_path: Path) -> None:
     assert early.outside_us > 0.2 * WORKED_US
     assert early.candidate_us > 0.8 * WORKED_US
     assert twin.outside_us < 0.2 * WORKED_US
+
+
+@pytest.mark.slow
+@pytest.mark.corpus
+def test_no_call_is_answered_before_its_turn(tmp_path: Path) -> None:
+    """Where arguments of earlier calls lay there are others by now, at other places on each rank."""
+    [ahead] = times_of(tmp_path, "h")
+    assert () == ahead.timings
+    assert ahead.problem or ahead.offence

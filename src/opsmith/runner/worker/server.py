@@ -307,6 +307,7 @@ class Worker:
                 request.slots,
                 variations=request.variations,
                 computing=self._supervision.paused,
+                scattered=self._answering.on_ranks,
             )
         with self._building():
             timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)
