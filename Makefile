@@ -64,11 +64,12 @@ layers: $(STAMP)  ## import-linter: who may import whom
 	@echo "== import-linter"
 	@found=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$found"; exit 1; }
 
-# A lane is a process of pytest. Three run beside each other, the longest first, since tests often wait; what one prints
-# is shown when it has ended.
+# A lane is a process of pytest. Three run beside each other, four with the corpus, the longest first, since tests often
+# wait; what one prints is shown when it has ended.
 UNIT := end-to-end judge parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
 QUICK := quick-one quick-two
-LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%)
+CORPORA := corpus-hacks corpus-others
+LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%) $(CORPORA:%=lane-%)
 lane-end-to-end: PATHS := tests/e2e
 JUDGE := $(addprefix tests/unit/,generate runner serve)
 lane-judge: PATHS := $(JUDGE)
@@ -80,8 +81,12 @@ lane-kernels-p-to-z: PATHS := tests/unit/kernels/test_[p-z]*.py
 ONE := $(addprefix tests/unit/,backends compile dispatch evaluation report serve)
 lane-quick-one: PATHS := $(ONE)
 lane-quick-two: PATHS := tests/unit $(addprefix --ignore ,tests/unit/kernels $(ONE))
+HACKS := $(addprefix tests/e2e/test_,cheats.py module_cheats.py service.py honest.py)
+lane-corpus-hacks: PATHS := $(HACKS)
+lane-corpus-others: PATHS = $(filter-out $(HACKS),$(shell grep -rl --include='*.py' mark.corpus tests))
 $(UNIT:%=lane-%): MARKS := not corpus
 $(QUICK:%=lane-%): MARKS := not corpus and not slow
+$(CORPORA:%=lane-%): MARKS := corpus
 
 .PHONY: $(LANES)
 $(LANES): export OMP_NUM_THREADS ?= 1
@@ -89,30 +94,36 @@ $(LANES): lane-%: $(STAMP)
 	@echo "== pytest, $*"
 	@.ci/lane $* -m "$(MARKS)" $(PATHS)
 
-beside = status=0; $(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(1) || status=$$?; \
+# $(call beside,TARGETS,HOW MANY AT A TIME)
+beside = status=0; $(MAKE) --no-print-directory --jobs=$(2) --keep-going --output-sync=target $(1) || status=$$?; \
   $(BIN)/python .ci/flaky $(patsubst lane-%,%,$(filter lane-%,$(1))); exit $$status
 
 quick: $(STAMP)  ## pytest: unit tests without kernels and slow ones, in two minutes on two cores
-	@$(call beside,$(QUICK:%=lane-%))
+	@$(call beside,$(QUICK:%=lane-%),2)
 
 ifdef PYTEST_OPTIONS
 test: lint types layers unit
 unit: export OMP_NUM_THREADS ?= 1
 unit: $(STAMP)
 	@$(BIN)/python -m pytest -q -m "not corpus" $(PYTEST_OPTIONS)
+corpus: export OMP_NUM_THREADS ?= 1
+corpus: $(STAMP)
+	@$(BIN)/python -m pytest -q -m corpus $(PYTEST_OPTIONS)
 else
-test: lint  ## Lint, check types and layers, run the tests but for the corpus
-	@$(call beside,types layers $(UNIT:%=lane-%))
-
-unit: $(STAMP)  ## pytest, without the corpus; with PYTEST_OPTIONS in one process
-	@$(call beside,$(UNIT:%=lane-%))
+ifdef CORPUS
+test: lint
+	@$(call beside,lane-corpus-hacks lane-end-to-end lane-corpus-others types layers $(patsubst %,lane-%,$(UNIT:end-to-end=)),4)
+else
+test: lint  ## Lint, check types and layers, run the tests but for the corpus; CORPUS=yes: with it
+	@$(call beside,types layers $(UNIT:%=lane-%),3)
 endif
 
-corpus: export OMP_NUM_THREADS ?= 1
+unit: $(STAMP)  ## pytest, without the corpus; with PYTEST_OPTIONS in one process
+	@$(call beside,$(UNIT:%=lane-%),3)
+
 corpus: $(STAMP)  ## Judge the corpus of reward hacks and of honest kernels, and every op
-	@echo "== corpus"
-	@status=0; .ci/lane corpus -m corpus $$(grep -rl --include='*.py' mark.corpus tests) $(PYTEST_OPTIONS) || status=$$?; \
-	$(BIN)/python .ci/flaky corpus; exit $$status
+	@$(call beside,$(CORPORA:%=lane-%),2)
+endif
 
 # 677 OpInfos, 20,000 programs of which 1,000 go through Inductor, 270 problems and 8 models: hours on two cores. JOBS=16 says on
 # how many processes. OpInfos that are done are kept if it is interrupted.
