@@ -39,7 +39,10 @@ LOCAL = "local"
 #: What a run that was killed while it was made leaves: nothing that anybody would miss.
 BEFORE_RUN_JSON = {".seed", "kernels"}
 
-RANKS_NOTE = "What ranks answer together is not timed in a run; benchmarks/distributed/bandwidth.py times collectives."
+RANKS_NOTE = (
+    "What ranks answer together is timed on a CPU and in the suite parallel only; "
+    "benchmarks/distributed/kernels.py and bandwidth.py time ranks on GPUs."
+)
 STOPPED_NOTE = "Stopped at the first failure: cases without a verdict count as not passed, and nothing was timed."
 INTERPRETER_NOTE = "Triton kernels ran under Triton's interpreter on the CPU: correctness only, never timed."
 
@@ -384,7 +387,7 @@ def _manifest(
         sandbox=facts.sandbox,
         sandbox_missing=facts.sandbox_missing,
         started_utc=now(),
-        notes=tuple(_notes(plan, interpreted=facts.interpreted)),
+        notes=tuple(_notes(plan, interpreted=facts.interpreted, on_cpu=fleet.options.device.startswith("cpu"))),
         executor=executor.partition(":")[0],
         devices=fleet.used_devices(),
     )
@@ -397,10 +400,10 @@ def _with_devices(manifest: RunManifest, fleet: Fleet, before: RunManifest | Non
     return msgspec.structs.replace(manifest, devices=devices, clock=clock)
 
 
-def _notes(plan: RunPlan, *, interpreted: bool) -> Iterator[str]:
+def _notes(plan: RunPlan, *, interpreted: bool, on_cpu: bool) -> Iterator[str]:
     if interpreted and any(op.kernel and op.kernel.dsl == "triton" for op in plan.ops):
         yield INTERPRETER_NOTE
-    if any(op.kind.on_ranks for op in plan.ops):
+    if any(op.kind is TaskKind.COLLECTIVE or (op.kind.on_ranks and not on_cpu) for op in plan.ops):
         yield RANKS_NOTE
     if plan.unrecognised:
         yield f"These name no op of this torch and were not judged: {', '.join(plan.unrecognised)}."

@@ -47,6 +47,7 @@ def test_every_status_is_explained_in_the_order_of_the_enum() -> None:
         (run.ColumnResult, "run-directory.md", "columns.jsonl"),
         (run.ColumnSummary, "run-directory.md", "One column of the summary"),
         (timing.Timing, "run-directory.md", "Timings"),
+        (timing.RankSpread, "run-directory.md", "Spreads"),
         (timing.Undecided, "run-directory.md", "Undecided"),
         (timing.Work, "run-directory.md", "Work"),
         (timing.Clock, "run-directory.md", "Clock"),

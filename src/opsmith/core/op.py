@@ -10,6 +10,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+#: The name of the group of all ranks, which torch gives to the first one.
+GROUP = "0"
+
 
 class TaskKind(enum.StrEnum):
     """What is asked: an ATen overload, the ``Model`` of a problem file, what ranks do together, or a whole model.

@@ -30,6 +30,8 @@ SHIPPED_PARALLEL = Path(__file__).parents[1] / "parallel_problems"
 #: In a checkout of the public form: the problems, and the table of their inputs.
 _REFERENCES, _TABLE = "reference", Path("utils", "input_output_tensors.py")
 
+#: Source of a parallel problem's cases as its file has them: not late, not in flight, of no further size.
+PLAIN_INPUTS = "inputs"
 #: Sources of the cases that are timed where a problem names its cases: workloads of a definition, benchmarks of a task.
 TIMED_SOURCES = ("workload", "benchmark")
 

@@ -243,6 +243,8 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
         accepted_for: of a kernel that is not accepted because it declines calls, and right wherever it answers: the
             dtypes of which it answers every case whose tensors are of that dtype, integers and masks beside floats
             aside.
+        rank_spread_us: of ranks, how much earlier than the last one the first one was done, microseconds; the median
+            over the timed cases, None without any.
     """
 
     accepted: bool
@@ -267,6 +269,7 @@ class OpSummary(msgspec.Struct, frozen=True, kw_only=True):
     void: str | None = None
     not_asked: str | None = None
     accepted_for: tuple[str, ...] = ()
+    rank_spread_us: float | None = None
 
     def speedup(self, quantity: str) -> float | None:
         """Of ``K`` or ``E``."""

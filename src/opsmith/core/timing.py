@@ -50,6 +50,18 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class RankSpread(msgspec.Struct, frozen=True):
+    """How much earlier than the last rank others were done, by the judge's clock.
+
+    Attributes:
+        first_us: the first one, microseconds.
+        median_us: the one in the middle; of an even number the mean of two.
+    """
+
+    first_us: float
+    median_us: float
+
+
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Paired timing of reference and candidate on one case.
 
@@ -79,6 +91,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             100; None: not known for this op or device.
         suspect: faster than this device was ever measured to be, though not than it can be; its results
             were verified again.
+        reference_spread: at the end of the reference's blocks, in the median; None of one process.
+        candidate_spread: the same of the candidate's.
     """
 
     reference_us: float
@@ -103,6 +117,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     candidate_nodes: float | None = None
     percent_of_floor: float | None = None
     suspect: bool = False
+    reference_spread: RankSpread | None = None
+    candidate_spread: RankSpread | None = None
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +168,7 @@ class ControlPair(msgspec.Struct, frozen=True, kw_only=True):
         speedup: 1 if the machine kept perfect time.
         low: lower end of its interval.
         high: upper end.
+        ranks: processes of each side, if they are ranks.
     """
 
     call: str
@@ -160,6 +177,7 @@ class ControlPair(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float
     low: float
     high: float
+    ranks: int | None = None
 
 
 class GraphCosts(msgspec.Struct, frozen=True):
@@ -179,13 +197,14 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         control: eager against eager, before the first pair.
-        noise: by quantity, twice what two equal sides differed by in the median, as a share.
+        noise: by quantity, twice what two equal sides differed by in the median, as a share; of ranks the largest.
         trip_us: an empty round trip between judge and process; what one takes just then is taken off every E block,
             and nothing else is.
         node_us: an empty node of a CUDA graph; None off CUDA.
         graph_us: a CUDA graph besides its nodes, taken off every K block that is one; None off CUDA.
         ceilings: what the device was measured to reach.
         throttling: how a throttled clock is noticed; None if it cannot be.
+        noise_of_ranks: of E of so many ranks, the same; empty where no ranks were timed.
     """
 
     control: tuple[ControlPair, ...]
@@ -195,6 +214,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     graph_us: float | None = None
     ceilings: Ceilings
     throttling: str | None = None
+    noise_of_ranks: dict[int, float] = {}
 
     @property
     def graphs(self) -> GraphCosts | None:

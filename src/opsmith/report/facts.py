@@ -16,7 +16,7 @@ from opsmith.core.verdict import Part, Status
 from opsmith.report.conventions import BASELINES
 from opsmith.report.costs import costs
 from opsmith.report.results import Results
-from opsmith.report.tables import label_counts, suspects, undecided
+from opsmith.report.tables import label_counts, ranks_apart, suspects, undecided
 
 Fact = tuple[str, object]
 
@@ -75,6 +75,8 @@ def clock_facts(results: Results) -> Iterable[Fact]:
     yield "Passed, not timed", _not_timed(results)
     yield "Values", _repeated_values(results)
     yield "Noise", ", ".join(f"{name} {100 * share:.1f} %" for name, share in clock.noise.items())
+    yield "Noise of ranks", _noise_of_ranks(clock)
+    yield "Ranks", ranks_apart(results)
     yield "Round trip", f"{clock.trip_us:,.1f} us, taken off each block of E"
     yield "Empty graph node", None if clock.node_us is None else f"{clock.node_us:.2f} us, part of K"
     yield "Empty graph", None if clock.graph_us is None else f"{clock.graph_us:.2f} us, taken off each block of K"
@@ -84,6 +86,10 @@ def clock_facts(results: Results) -> Iterable[Fact]:
     yield "Suspect", suspects(results)
     yield "Undecided", undecided(results)
     yield from ((name.capitalize(), sentence) for name, sentence in costs(results.timed_cases))
+
+
+def _noise_of_ranks(clock: Clock) -> str | None:
+    return ", ".join(f"{ranks}: {100 * share:.1f} %" for ranks, share in clock.noise_of_ranks.items()) or None
 
 
 def _not_timed(results: Results) -> str | None:

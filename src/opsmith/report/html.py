@@ -22,6 +22,7 @@ import msgspec
 from opsmith.core.case import digest
 from opsmith.core.counts import counted
 from opsmith.core.run import PlannedOp, write_atomically
+from opsmith.core.timing import ControlPair
 from opsmith.core.verdict import ErrorFigures, Status, Verdict
 from opsmith.report.column_tables import case_table, column_tables
 from opsmith.report.conventions import BASELINES
@@ -83,7 +84,7 @@ def render(results: Results) -> str:
             facts=_shown(environment_facts(results)),
             clock=results.manifest.clock,
             clock_facts=_shown(clock_facts(results)),
-            control=[(one_line(pair.call), pair) for pair in results.manifest.clock.control]
+            control=[(_control_call(pair), pair) for pair in results.manifest.clock.control]
             if results.manifest.clock
             else [],
             baseline=BASELINES[results.manifest.options.baseline],
@@ -134,6 +135,10 @@ def _bar(results: Results) -> Iterable[tuple[str, str, int]]:
 
 def _shown(facts: Iterable[Fact]) -> list[tuple[str, str]]:
     return [(name, one_line(str(value))) for name, value in facts if value not in {None, ""}]
+
+
+def _control_call(pair: ControlPair) -> str:
+    return one_line(pair.call if pair.ranks is None else f"{pair.call} on {pair.ranks} ranks")
 
 
 def _roofs(results: Results) -> str:

@@ -125,6 +125,13 @@ class Tally:
                 return statistics.median(known)
         return None
 
+    @property
+    def rank_spread_us(self) -> float | None:
+        """See :class:`~opsmith.core.run.OpSummary`."""
+        spreads = [timing.candidate_spread for timing, _ in self.timings["E"]]
+        known = [spread.first_us for spread in spreads if spread is not None]
+        return statistics.median(known) if known else None
+
 
 def summarise(
     manifest: RunManifest,
@@ -261,6 +268,7 @@ def _summarise_op(planned: PlannedOp, tally: Tally) -> OpSummary:
         labels_e=tally.labels("E"),
         first_call_s=math.fsum(tally.first_calls_s) if tally.first_calls_s else None,
         percent_of_floor=tally.percent_of_floor,
+        rank_spread_us=tally.rank_spread_us,
         dsl=planned.kernel.dsl if planned.kernel else None,
         task_kind=planned.kind,
         void=planned.void,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
@@ -177,6 +178,8 @@ def _timing_rows(results: Results) -> Iterable[tuple[str, Text]]:
             figures = f"{score.value:.2f} over {counted(score.denominator, 'op')}; 0.50 is the baseline, 1 the roofline"
             yield "SOL score", Text(f"{quantity.upper()}: {figures}")
             break
+    if (remark := ranks_apart(results)) is not None:
+        yield "ranks", Text(remark)
     if (remark := suspects(results)) is not None:
         yield "suspect", Text(remark)
     if (remark := undecided(results)) is not None:
@@ -220,6 +223,22 @@ def label_counts(summary: Summary, quantity: str) -> str:
     for op in summary.per_op.values():
         counts.update(op.labels_k if quantity == "k" else op.labels_e)
     return ", ".join(f"{counts[label]:,} {label.lower()}" for label in Label) if counts else ""
+
+
+def ranks_apart(results: Results) -> str | None:
+    """How much earlier than the last rank the first one was done, in words; None: no ranks were timed."""
+    timings = [timing for verdict in results.verdicts for timing in verdict.timings]
+    candidates, references = (
+        [spread.first_us for spread in spreads if spread is not None]
+        for spreads in ([one.candidate_spread for one in timings], [one.reference_spread for one in timings])
+    )
+    if not candidates or not references:
+        return None
+    kernels_us, references_us = statistics.median(candidates), statistics.median(references)
+    return (
+        f"the first one is done {kernels_us:,.0f} us before the last one, and {references_us:,.0f} us where the "
+        f"reference runs; median over {counted(len(candidates), 'timed case')}"
+    )
 
 
 def suspects(results: Results) -> str | None:

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from opsmith.core.problems import input_table
+from opsmith.core.problems import PLAIN_INPUTS, input_table
 from opsmith.core.seeds import derive_seed
 from opsmith.tasks.local_world import LocalWorld, RankFailed
 from opsmith.tasks.module_call import CONSTRUCTION_SEED
@@ -41,7 +41,7 @@ STRIDED = "STRIDED"
 #: A problem's tuple of the dtypes that it is asked in.
 DTYPES = "DTYPES"
 #: The case that every problem has.
-PLAIN = "inputs"
+PLAIN = PLAIN_INPUTS
 #: Shapes that the public table is given: its own default, and one that a CPU takes.
 TABLE_SHAPE, SMALL_TABLE_SHAPE = (1024, 1024), (128, 128)
 

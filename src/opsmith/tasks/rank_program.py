@@ -25,9 +25,6 @@ from opsmith.tasks.rank_arguments import live
 #: How long a late rank is; messages between processes of one machine take some 0.1 ms.
 LATE_S = 0.02
 
-#: The name of the group of all ranks, which torch gives to the first one.
-GROUP = "0"
-
 
 class RankProgram:
     """A kernel as what a rank runs it as; see the module's docstring.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from opsmith.core.timing import Label, Timing
+from opsmith.core.timing import Label, RankSpread, Timing
 from opsmith.evaluation.timing import statistics
 from opsmith.evaluation.timing.statistics import (
     CLAIMING_PROCESSES,
@@ -351,3 +351,19 @@ def test_a_summary_holds_medians_and_what_all_took() -> None:
     assert (5.0, 1.2, 1.4) == pytest.approx((summary.candidate_us, summary.low, summary.high))
     assert runs[1].speedup == pytest.approx(summary.speedup)
     assert runs[1].reference_us == pytest.approx(summary.reference_us)
+
+
+def test_ranks_are_as_far_apart_as_in_most_pairs_of_processes() -> None:
+    """Both figures of their own; of one process, and of records from before there were any, nothing is known."""
+    spreads = [RankSpread(10.0, 5.0), RankSpread(90.0, 7.0), RankSpread(30.0, 6.0)]
+    runs = [msgspec.structs.replace(timing(*SAME), candidate_spread=spread) for spread in spreads]
+    assert RankSpread(30.0, 6.0) == combined(runs, QUICK).candidate_spread
+    assert combined([timing(*SAME), *runs], QUICK).candidate_spread is None
+    assert combined(runs, QUICK).reference_spread is None
+
+
+def test_a_record_from_before_ranks_were_timed_is_read() -> None:
+    """It says nothing of them."""
+    record = msgspec.to_builtins(timing(*SAME))
+    del record["reference_spread"], record["candidate_spread"]
+    assert timing(*SAME) == msgspec.convert(record, Timing)

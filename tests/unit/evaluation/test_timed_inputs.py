@@ -503,3 +503,25 @@ def test_a_call_that_changes_its_arguments_shape_finds_it_as_it_was() -> None:
         assert {(20,)} == {tuple(live.args[0].shape) for live in inputs.lives}
         results = [live.args[0].unsqueeze_(0) for live in inputs.lives]
         assert {(1, 20)} == {tuple(result.shape) for result in results}
+
+
+def test_scattered_sets_lie_where_nobody_knows() -> None:
+    """A kernel of ranks that keeps the addresses of earlier calls finds nothing there; values are as ever."""
+    record = generated("f32", 60)
+    made = make_storages([record], CPU)[0]
+    how = variations(record, made, {})
+    scattered, apart = (TimedInputs(record, CPU, 32, variations=how, scattered=is_so) for is_so in (True, False))
+    seen: set[int] = set()
+    for key in (11, 12, 13):
+        for inputs in (scattered, apart):
+            inputs.renew(key, 8)
+        assert contents(apart)[:8] == contents(scattered)[:8]
+        assert contents(scattered)[3] == [storage_bytes(one) for one in scattered.before(3, key)]
+        places = {tensor.data_ptr() for tensor in scattered.tensors(8)}
+        assert 8 == len(places)
+        assert not any(place % timed_inputs.HOST_ALIGNED_BYTES for place in places)
+        assert len(seen & places) <= 4  # Of some two thousand places.
+        seen |= places
+    scattered.renew(14, 32)
+    spans = sorted((tensor.data_ptr(), tensor.data_ptr() + 240) for tensor in scattered.tensors(32))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))

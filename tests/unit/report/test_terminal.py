@@ -16,7 +16,7 @@ from opsmith.cli.compare import compare as compare_command
 from opsmith.cli.report import report as report_command
 from opsmith.core.fresh_values import Freshness
 from opsmith.core.run import Options, PlannedOp
-from opsmith.core.timing import Cause, Label, Undecided
+from opsmith.core.timing import Cause, Label, RankSpread, Undecided
 from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.errors import BadInput, UsageError
 from opsmith.report.compare import ChangedCase, ChangedOp, Comparison, compare
@@ -402,3 +402,24 @@ def test_comparison_takes_two_runs(tmp_path: Path) -> None:
     """One run is wrong usage."""
     with pytest.raises(UsageError, match="two runs"):
         compare_command([tmp_path])
+
+
+def test_how_far_apart_ranks_were_is_shown_where_it_is_known(tmp_path: Path) -> None:
+    """Of the kernel and of the reference, in the terminal, on the page, and in ``summary.json``."""
+    spreads = [(RankSpread(30.0, 15.0), RankSpread(2_000.0, 1_000.0)), (RankSpread(50.0, 25.0), RankSpread(90.0, 45.0))]
+    cases = [
+        verdict(number=n, timings=(timing(1.0, "E", reference_spread=ours, candidate_spread=theirs),))
+        for n, (ours, theirs) in enumerate(spreads)
+    ]
+    of_ranks = clock(noise_of_ranks={2: 0.031, 4: 0.12})
+    run = results(tmp_path / "a", [planned(cases=2)], cases, clock=of_ranks)
+    said = (
+        "the first one is done 1,045 us before the last one, and 40 us where the reference runs; median over 2 timed "
+        "cases"
+    )
+    assert said in " ".join(printed(run).split())
+    facts = dict(clock_facts(run))
+    assert ("2: 3.1 %, 4: 12.0 %", said) == (facts["Noise of ranks"], facts["Ranks"])
+    assert 1_045.0 == run.summary.per_op["relu.default"].rank_spread_us
+    alone = results(tmp_path / "b", [planned()], [verdict(timings=(timing(1.0, "E"),))], clock=clock())
+    assert (None, None) == (dict(clock_facts(alone))["Ranks"], alone.summary.per_op["relu.default"].rank_spread_us)

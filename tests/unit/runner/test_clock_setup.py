@@ -12,11 +12,22 @@ import torch
 from opsmith.aten.schemas import overload
 from opsmith.calls.live import rebuild
 from opsmith.core.case import CallRecord
-from opsmith.core.timing import Ceilings, ControlPair, GraphCosts
+from opsmith.core.kernel import Kernel
+from opsmith.core.timing import Ceilings, Clock, ControlPair, GraphCosts, RankSpread
+from opsmith.core.verdict import Status
+from opsmith.errors import ProcessLost
 from opsmith.evaluation.timing.statistics import precisions_of
 from opsmith.runner.clock import clock_setup
-from opsmith.runner.clock.clock_setup import CONTROL, noise_of, set_up_clock
+from opsmith.runner.clock.clock_setup import (
+    CONTROL,
+    CONTROL_OF_RANKS,
+    UNKNOWN_NOISE,
+    noise_of,
+    set_up_clock,
+    set_up_clock_of_ranks,
+)
 from opsmith.runner.clock.stopwatch import ClockSettings, PairedClock
+from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.protocol.referee_messages import ClockSetUp, SetUpClock
 from opsmith.runner.protocol.timing_messages import BlockTimed, PrepareTiming, TimeBlock, TimingPrepared
@@ -157,3 +168,118 @@ def test_eager_takes_the_control_calls(number: int) -> None:
     result = overload(record.op)(*live.args, **live.kwargs)
     assert result.isfinite().all()
     assert CONTROL[number].shapes == tuple(tuple(arg.shape) for arg in live.args if isinstance(arg, torch.Tensor))
+
+
+# ---------------------------------------------------------------- ranks
+
+
+class StandInGroup:
+    """Ranks whose calls take so long; they lie in a list with all others that are made.
+
+    Attributes:
+        asked: for how many ranks, which kernel and which calls.
+        closed: whether it was ended.
+        fails: whether a rank dies when it is asked for a block.
+    """
+
+    def __init__(self, call_us: float, *, fails: bool = False) -> None:
+        self._call_us = call_us
+        self.links: list[Any] = []
+        self.notices = ()
+        self.wall_us = 100.0
+        self.spread = RankSpread(0.0, 0.0)
+        self.ranks = 0
+        self.kernels: list[Kernel] = []
+        self.prepared: list[PrepareTiming] = []
+        self.closed = False
+        self.fails = fails
+
+    def resize(self, ranks: int) -> None:
+        self.ranks = ranks
+
+    def load(self, kernel: Kernel, _root: object, _schema: object, policy: str | None = None) -> None:
+        assert policy is None
+        self.kernels.append(kernel)
+
+    def ask_each(self, request: msgspec.Struct, _types: object) -> list[msgspec.Struct]:
+        self.wall_us = 100.0
+        if isinstance(request, PrepareTiming):
+            self.prepared.append(request)
+            return [TimingPrepared(request.slots, request.variations, 0.1)] * self.ranks
+        if isinstance(request, TimeBlock):
+            if self.fails:
+                raise WorkerFailed(Status.CRASHED, "rank 0: it died", ())
+            self.wall_us += self._call_us * request.calls
+        return [BlockTimed(None)] * self.ranks
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def set_up_ranks(
+    groups: list[StandInGroup], *worlds: int, before: Clock | None = None, referee: StandInReferee | None = None
+) -> Clock:
+    """The clock of a run of ranks, whose groups are these."""
+    made = iter(groups)
+    return set_up_clock_of_ranks(
+        cast("RefereeLink", referee or StandInReferee()),
+        cast("Any", lambda: next(made)),
+        ClockSettings(precisions=precisions_of("full", "E"), quantities="E", cores=(0,)),
+        worlds=worlds,
+        folder="ceilings",
+        seed=1,
+        before=before,
+    )
+
+
+def test_the_noise_of_ranks_is_that_of_groups() -> None:
+    """One group against another one that does the same, for each number of ranks by itself."""
+    groups = [StandInGroup(call_us) for call_us in (2_020.0, 2_000.0, 2_000.0, 2_100.0)]
+    clock = set_up_ranks(groups, 2, 4)
+    assert {2: pytest.approx(0.02, rel=0.01), 4: pytest.approx(0.1, rel=0.01)} == clock.noise_of_ranks
+    assert {"E": clock.noise_of_ranks[4]} == clock.noise
+    assert [2] * len(CONTROL_OF_RANKS) + [4] * len(CONTROL_OF_RANKS) == [pair.ranks for pair in clock.control]
+    assert [2, 2, 4, 4] == [group.ranks for group in groups]
+    assert all(group.closed for group in groups)
+    assert 100.0 == clock.trip_us
+
+
+def test_other_numbers_of_ranks_are_added_to_a_clock() -> None:
+    """What the device reaches is measured once."""
+    referee = StandInReferee()
+    first = set_up_ranks([StandInGroup(2_000.0), StandInGroup(2_000.0)], 2, referee=referee)
+    second = set_up_ranks([StandInGroup(2_000.0), StandInGroup(2_000.0)], 3, before=first, referee=referee)
+    assert [2, 3] == [*second.noise_of_ranks]
+    assert first.control == second.control[: len(first.control)]
+    assert ["ceilings"] == referee.folders
+
+
+def test_ranks_are_given_the_same_collectives() -> None:
+    """With values of its own for each rank."""
+    groups = [StandInGroup(2_000.0), StandInGroup(2_000.0)]
+    set_up_ranks(groups, 3)
+    assert ["all_reduce.default"] * 2 == [kernel.entry for group in groups for kernel in group.kernels]
+    calls = [[request.call for request in group.prepared] for group in groups]
+    assert calls[0] == calls[1]
+    for call, control in zip(calls[0], CONTROL_OF_RANKS, strict=True):
+        record = msgspec.msgpack.decode(call, type=CallRecord)
+        programs = rebuild(record, torch.device("cpu")).args
+        assert 3 == len(programs)
+        [(first, *_), (other, *_), _] = [calls_of[0] for calls_of, _order, _late in programs]
+        assert (control.elements,) == tuple(first.shape)
+        assert not torch.equal(first, other)
+
+
+def test_ranks_that_cannot_be_measured_claim_little() -> None:
+    """Their blocks are too short: nobody knows what equal groups differ by."""
+    clock = set_up_ranks([StandInGroup(1e-3), StandInGroup(1e-3)], 2)
+    assert {2: UNKNOWN_NOISE} == clock.noise_of_ranks
+    assert () == clock.control
+
+
+def test_a_rank_that_dies_while_the_noise_is_measured_is_nobodys_fault() -> None:
+    """It runs torch's own code, so it is done again."""
+    groups = [StandInGroup(2_000.0, fails=True), StandInGroup(2_000.0)]
+    with pytest.raises(ProcessLost, match="rank 0: it died"):
+        set_up_ranks(groups, 2)
+    assert all(group.closed for group in groups)

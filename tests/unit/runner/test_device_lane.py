@@ -58,7 +58,7 @@ def test_the_other_side_of_control_pairs_has_its_context_already(
     def set_up(referee: RefereeLink, control: RefereeLink, *_: object, **_options: object) -> object:
         assert control not in ended
         asked.append((referee, control))
-        return SimpleNamespace(noise={}, graphs=None, ceilings=SimpleNamespace(device="cpu"))
+        return SimpleNamespace(noise={}, noise_of_ranks={}, graphs=None, ceilings=SimpleNamespace(device="cpu"))
 
     def close(link: RefereeLink) -> None:
         ended.append(link)
@@ -146,7 +146,7 @@ def test_timing_alone_ends_with_its_seconds_and_sets_the_clock_up_before(
 
     monkeypatch.setattr(slot, "finish_by", limits.append)
     monkeypatch.setattr(slot, "end_family", lambda: done.append("ended"))
-    timer = SimpleNamespace(set_up=lambda: done.append("set up"), time=time_job)
+    timer = SimpleNamespace(set_up=lambda _family: done.append("set up"), time=time_job)
     monkeypatch.setattr(lane, "_timer", timer, raising=False)
     job = cast("Job", SimpleNamespace())
     assert ["a", "b"] == cast("Any", lane.time_alone(job, most_s=0.15, begun=lambda: done.append("begun")))

@@ -22,6 +22,7 @@ from opsmith.core.verdict import Part, Status, Verdict
 from opsmith.runner.fleet.fleet import Fleet
 from opsmith.runner.plan.jobs import jobs_to_judge, timed_part
 from opsmith.runner.plan.planning import Enumeration, enumerate_cases, make_plan
+from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.referee_messages import Enumerated, OpsListed
 
 FINDING = AuditFinding(check=Check.CONSTANT, detail="the answer is zero everywhere")
@@ -126,3 +127,34 @@ def test_a_void_problem_has_one_job_and_no_time(monkeypatch: pytest.MonkeyPatch,
         part=Part.CASE,
     )
     assert [] == jobs_to_judge(plan, enumeration, schemas, run, [found], trusted=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "timed"),
+    [
+        (TaskKind.PARALLEL, "cpu", [("inputs", 2), ("inputs", 4)]),
+        (TaskKind.PARALLEL, "cuda", []),  # Ranks on devices would have to start together.
+        (TaskKind.COLLECTIVE, "cpu", []),
+    ],
+)
+def test_of_ranks_the_plain_case_is_timed(kind: TaskKind, device: str, timed: list[tuple[str, int]]) -> None:
+    """On a CPU, for each number of ranks: no late rank, no calls in flight, no further size."""
+    cases = tuple(
+        [
+            msgspec.structs.replace(
+                case(0), address=CaseAddress("parallel", f"1_Sum@{ranks}", "f32", source, 0, 0), ranks=ranks
+            )
+            for ranks in (2, 4)
+            for source in ("inputs", "large", "late", "in-flight")
+        ]
+    )
+    job = Job(
+        schema=msgspec.structs.replace(schema("1_Sum"), kind=kind),
+        kernel=Kernel(task="1_Sum", backend="b", loader=Loader.FILE, entry="a.py:ModelNew"),
+        root=None,
+        cases=cases,
+        counts={},
+        policy="native",
+    )
+    part = timed_part(job, msgspec.structs.replace(OPTIONS, suite="parallel", device=device), interpreted=False)
+    assert timed == ([] if part is None else [(one.address.source, one.ranks) for one in part.cases])

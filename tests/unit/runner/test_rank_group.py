@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import queue
+import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,13 +19,15 @@ import torch
 
 from opsmith.calls.outcomes import HeldOutcome
 from opsmith.core.case import CallRecord, Outcome, OutputTensor, SequenceValue, TensorValue
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.verdict import Status
 from opsmith.runner.child.outcome_files import OutcomeWriter, read_call, read_outcome_of_ranks
-from opsmith.runner.processes import rank_group
+from opsmith.runner.processes import rank_group, rank_replies
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.rank_group import RankGroup, split_by_rank
 from opsmith.runner.protocol.rank import RankInfo
+from opsmith.runner.protocol.timing_messages import BlockTimed, PrepareTiming, TimeBlock
 from opsmith.runner.protocol.worker_messages import Answered, CallToRun, Raised, Returned, RunCalls
 
 
@@ -83,6 +90,11 @@ class StandInLink:
 
     Args:
         act: what it does; it may wait for ``killed``.
+
+    Attributes:
+        heard: whether one of its messages has been taken.
+        deadline: until when it is waited for.
+        messages: that it has to give: replies, notices (None) and failures.
     """
 
     def __init__(self, act: Callable[[StandInLink], Any]) -> None:
@@ -90,23 +102,62 @@ class StandInLink:
         self.nursery_ended = False
         self.notices: tuple[Any, ...] = ()
         self.load_changes: tuple[str, ...] = ()
-        self.killed = threading.Event()
+        self.killed, self.heard = threading.Event(), threading.Event()
         self.retired = False
-        self.asked: list[RunCalls] = []
+        self.asked: list[Any] = []
+        self.deadline = math.inf
+        self.sent_s = 0.0
+        self.messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._act = act
+        self._ours, self._theirs = socket.socketpair()
 
     def finish_by(self, deadline: float) -> None:
         """It is never late."""
 
-    def ask(self, request: RunCalls, _types: object) -> Any:
+    def send(self, request: Any) -> None:
         self.asked.append(request)
-        return self._act(self)
+        self.sent_s = time.perf_counter()
+        self.deadline = time.monotonic() + 30
+        threading.Thread(target=self._answer, daemon=True).start()
+
+    def _answer(self) -> None:
+        try:
+            self.say(self._act(self))
+        except WorkerFailed as failure:
+            self.say(failure)
+
+    def say(self, message: Any) -> None:
+        """Have a message ready."""
+        self.messages.put(message)
+        with contextlib.suppress(OSError):  # The test is over.
+            self._theirs.send(b"x")
+
+    def receive(self, _types: object) -> Any:
+        if time.monotonic() >= self.deadline:
+            raise WorkerFailed(Status.TIMEOUT, "no answer", ())
+        self._ours.recv(1)
+        message = self.messages.get_nowait()
+        if isinstance(message, WorkerFailed):
+            raise message
+        self.heard.set()
+        return message
+
+    def is_overdue(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
 
     def kill(self) -> None:
         self.killed.set()
 
     def retire(self) -> None:
         self.retired = True
+
+    def close(self) -> None:
+        self.kill()
+        self._ours.close()
+        self._theirs.close()
 
 
 def answers(_link: StandInLink) -> Answered:
@@ -137,9 +188,13 @@ def waits(link: StandInLink) -> None:
 REQUEST = RunCalls((CallToRun(msgspec.msgpack.encode(RECORD), 0),))
 
 
+Make = Callable[..., tuple[RankGroup, list[StandInLink]]]
+
+
 @pytest.fixture
-def group_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RankGroup, list[StandInLink]]]:
-    """Make a group of two ranks that act so."""
+def group_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Make a group of ranks that act so."""
+    made: list[StandInLink] = []
     monkeypatch.setattr(rank_group, "GRACE_S", 0.05)
 
     def make(*acts: Callable[[StandInLink], Any]) -> tuple[RankGroup, list[StandInLink]]:
@@ -148,18 +203,18 @@ def group_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         def make_rank(*, device: str, rank_info: RankInfo, nursery: object) -> Any:
             assert "cpu" == device
             assert (len(links), len(acts)) == (rank_info.rank, rank_info.ranks)
-            assert nursery is (links[0].nursery if links else None)
+            assert nursery is (links[-1].nursery if links else None)
             links.append(StandInLink(acts[rank_info.rank]))
+            made.append(links[-1])
             return links[-1]
 
         group = RankGroup(cast("Processes", SimpleNamespace(scratch=tmp_path)), "cpu", make_rank)
         group.resize(len(acts))
         return group, links
 
-    return make
-
-
-Make = Callable[..., tuple[RankGroup, list[StandInLink]]]
+    yield make
+    for link in made:
+        link.close()
 
 
 def test_the_nursery_ends_with_its_group(group_of: Make) -> None:
@@ -243,3 +298,81 @@ def test_a_rank_that_answers_something_else_is_out_of_protocol(group_of: Make) -
     with pytest.raises(WorkerFailed, match="not of the protocol"):
         group.ask(REQUEST, (Answered, Raised))
     assert all(link.retired for link in links)
+
+
+# ---------------------------------------------------------------- requests of the clock
+
+
+def takes(seconds: float, *, own_us: float = 1.0) -> Callable[[StandInLink], BlockTimed]:
+    """A block that lasts so long."""
+
+    def take(_link: StandInLink) -> BlockTimed:
+        time.sleep(seconds)
+        return BlockTimed(own_us)
+
+    return take
+
+
+BLOCK = TimeBlock(1, "E")
+
+
+def test_a_block_lasts_until_the_last_rank_has_answered(group_of: Make) -> None:
+    """And how much earlier the others had is known."""
+
+    def is_last(_link: StandInLink) -> BlockTimed:
+        assert all(link.heard.wait(20) for link in links[:2])
+        time.sleep(0.06)
+        return BlockTimed(1.0)
+
+    group, links = group_of(takes(0.0), takes(0.0), is_last)
+    replies = group.ask_each(BLOCK, (BlockTimed,))
+    assert [BlockTimed(1.0)] * 3 == replies
+    assert [[BLOCK]] * 3 == [link.asked for link in links]
+    assert group.wall_us >= 60_000
+    assert 50_000 < group.spread.first_us <= group.wall_us
+    assert 50_000 < group.spread.median_us <= group.spread.first_us
+
+
+def test_ranks_are_asked_and_heard_by_the_thread_that_asks(group_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread for each takes as long as a block."""
+    group, _ = group_of(answers, answers)
+    monkeypatch.setattr(rank_replies, "threading", None)
+    group.ask(REQUEST, (Answered, Raised))
+
+
+def test_a_notice_is_no_reply(group_of: Make) -> None:
+    """The rank that told something still has to answer."""
+
+    def tells(link: StandInLink) -> BlockTimed:
+        link.say(None)
+        time.sleep(0.05)
+        return BlockTimed(2.0)
+
+    group, _ = group_of(tells, takes(0.0))
+    assert [BlockTimed(2.0), BlockTimed(1.0)] == group.ask_each(BLOCK, (BlockTimed,))
+    assert group.wall_us >= 50_000
+
+
+def test_a_rank_that_hangs_in_a_block_times_out(group_of: Make) -> None:
+    """The others, which have answered, wait for it no longer than its limit."""
+
+    def hangs(link: StandInLink) -> None:
+        link.deadline = time.monotonic() + 0.1
+        link.killed.wait(20)
+
+    group, links = group_of(takes(0.0), hangs)
+    with pytest.raises(WorkerFailed) as caught:
+        group.ask_each(BLOCK, (BlockTimed,))
+    assert (Status.TIMEOUT, "rank 1: no answer") == (caught.value.status, caught.value.detail)
+    assert all(link.retired for link in links)
+
+
+def test_each_rank_prepares_its_own_part_of_a_call(group_of: Make) -> None:
+    """What lies in the others' memory stays as it is."""
+    how = tuple([Variation(Redraw.BLENDED)] * 3)
+    group, links = group_of(takes(0.0), takes(0.0))
+    group.ask_each(PrepareTiming(msgspec.msgpack.encode(RECORD), 8, how), (BlockTimed,))
+    of_ranks = [link.asked[0] for link in links]
+    assert split_by_rank(RECORD) == [msgspec.msgpack.decode(one.call, type=CallRecord) for one in of_ranks]
+    blended = [[variation.how is Redraw.BLENDED for variation in one.variations] for one in of_ranks]
+    assert [[True, True, False], [False, False, True]] == blended

@@ -16,7 +16,7 @@ from hypothesis import settings as settings_of_examples
 from hypothesis import strategies as st
 
 from opsmith.core.fresh_values import Redraw, Variation
-from opsmith.core.timing import Cause, GraphCosts, Label, Timing
+from opsmith.core.timing import Cause, GraphCosts, Label, RankSpread, Timing
 from opsmith.evaluation.timing.statistics import (
     PRECISIONS,
     PRECISIONS_HOST,
@@ -37,6 +37,7 @@ from opsmith.runner.clock.stopwatch import (
 )
 from opsmith.runner.clock.timed_pairs import DISCARDED_PER_COUNTED, ONE_SIDED, Dishonest, NotMeasured, TooShort
 from opsmith.runner.clock.timed_processes import Counts
+from opsmith.runner.clock.timed_ranks import RankCounts
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
     BLOCK_US_CPU,
@@ -152,6 +153,7 @@ class StandInSide:
         self.trip_noise = 0.0
         self._queued_us = self._helped_us = 0.0
         self.wall_us = 0.0
+        self.spread: RankSpread | None = None
         self.cores: set[int] = set()
         self.cores_of: dict[type, set[int]] = {}
         self.prepared: PrepareTiming | None = None
@@ -1271,3 +1273,97 @@ def test_the_call_that_the_candidate_fails_at_is_known(machine: Machine) -> None
     with pytest.raises(Dishonest):
         clock.time("K")
     assert 2 == clock.asked
+
+
+# ---------------------------------------------------------------- ranks
+
+
+class StandInRanks(StandInSide):
+    """Ranks of which one computes and the others wait for it.
+
+    Attributes:
+        early_us: how much earlier than the last rank the first one has answered.
+    """
+
+    early_us = 0.0
+
+    def ask(self, request: msgspec.Struct) -> TimingPrepared | BlockTimed:
+        reply = super().ask(request)
+        self.spread = RankSpread(self.early_us, self.early_us / 2)
+        return reply
+
+    def counts(self) -> RankCounts:  # type: ignore[override]
+        return RankCounts((super().counts(),), (self._used_us,), share_cores=False)
+
+
+OF_RANKS = msgspec.structs.replace(settings(quantities="E"), ranks=2)
+
+
+def test_how_far_apart_ranks_were_is_part_of_their_time(machine: Machine) -> None:
+    """Of one process there is nothing to say."""
+    sides = StandInRanks(machine, 200.0), StandInRanks(machine, 200.0)
+    sides[0].early_us, sides[1].early_us = 30.0, 90.0
+    timing = timing_of(clock_of(*sides, run=OF_RANKS), "E")
+    assert (RankSpread(30.0, 15.0), RankSpread(90.0, 45.0)) == (timing.reference_spread, timing.candidate_spread)
+    alone = timing_of(clock_of(StandInSide(machine, 200.0), StandInSide(machine, 200.0)), "E")
+    assert (None, None) == (alone.reference_spread, alone.candidate_spread)
+
+
+def test_ranks_run_where_they_want(machine: Machine) -> None:
+    """On one core they would wait for each other, and the judge does not know which one is free."""
+    sides = StandInRanks(machine, 200.0), StandInRanks(machine, 200.0)
+    machine.pinned = {9}
+    clock_of(*sides, run=OF_RANKS).time("E")
+    assert ([], {9}) == (machine.tried, machine.pinned)
+    assert {frozenset(OF_RANKS.cores)} == {frozenset(side.cores) for side in sides}
+
+
+def test_blocks_of_ranks_are_long_beside_what_asking_them_takes(machine: Machine) -> None:
+    """A trip to ranks may take a millisecond, of which a usual block of 1.5 ms is no multiple."""
+    sides = StandInRanks(machine, 100.0, trip_us=1_000.0), StandInRanks(machine, 100.0, trip_us=1_000.0)
+    timing = timing_of(clock_of(*sides, run=OF_RANKS), "E")
+    assert 8_000.0 == pytest.approx(timing.calls_per_block * timing.reference_us, rel=0.02)
+    assert 0 == timing.too_short
+
+
+def test_blocks_of_ranks_that_become_too_short_get_more_calls(machine: Machine) -> None:
+    """Trips take longer where others begin to use the processors."""
+    sides = StandInRanks(machine, 100.0, trip_us=50.0), StandInRanks(machine, 100.0, trip_us=50.0)
+    clock = clock_of(*sides, run=OF_RANKS)
+    [pair] = clock.pairs
+    calls = pair.calls["E"]
+    asked = len(machine.asked)
+
+    class Slower(list[tuple[StandInSide, msgspec.Struct]]):
+        def append(self, one: tuple[StandInSide, msgspec.Struct]) -> None:
+            super().append(one)
+            if len(self) > asked + 40:  # After more pairs than those that say how long blocks are.
+                sides[0].trip_us = sides[1].trip_us = 2_000.0
+
+    machine.asked = Slower(machine.asked)
+    timing = timing_of(clock, "E")
+    assert calls < timing.calls_per_block
+    assert 4_000.0 <= timing.calls_per_block * timing.reference_us
+
+
+@pytest.mark.parametrize("queueing_us", [0.0, 4_000.0])
+@pytest.mark.parametrize(("outside_us", "charged_us"), [(1_900.0, 1_800.0), (250.0, 0.0), (-500.0, 0.0)])
+def test_what_ranks_compute_outside_of_their_blocks_is_charged(
+    machine: Machine, outside_us: float, charged_us: float, queueing_us: float
+) -> None:
+    """By the processor time of their blocks, which is not how long these take: ranks wait for each other.
+
+    It is known of blocks that others disturb, too.
+    """
+    sides = StandInRanks(machine, 100.0), StandInRanks(machine, 100.0)
+    for side in sides:
+        side.outside_us, side.queueing_us = 3_000.0, queueing_us
+    sides[1].outside_us += outside_us
+    timing = timing_of(clock_of(*sides, run=OF_RANKS), "E")
+    assert charged_us / timing.calls_per_block == pytest.approx(timing.outside_us, rel=0.05)
+
+
+@pytest.mark.parametrize("request_", [RenewInputs(()), WarmUp(()), TimeBlock(1, "E", more=True)])
+def test_ranks_on_a_cpu_sleep_until_they_are_asked(request_: msgspec.Struct) -> None:
+    """One that waits awake takes a core from another one that is not as far yet."""
+    assert (0.0, True) == (spin_s(request_, shares_cores=True), spin_s(request_) > 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -31,6 +32,9 @@ from opsmith.core.seeds import derive_seed
 
 #: Where a device's allocator lets every storage begin.
 ALIGNED_BYTES = 512
+#: Where a host's allocator lets every storage begin, and how far a small storage may lie from where it was.
+HOST_ALIGNED_BYTES = 64
+SCATTERED_BYTES = 4_096
 #: Sets that are made before anybody asks for them.
 MADE_AT_ONCE = 8
 #: By how much the elements of a storage are shrunk at most that all are the same number.
@@ -38,6 +42,8 @@ MOST_SHRUNK = 1 / 8
 #: Of what makes values by ops of ATen: the context in which the process may compute for itself.
 Computing = Callable[[], AbstractContextManager[Any]]
 T = TypeVar("T")
+#: Of places that nobody is to know before.
+_RANDOM = random.SystemRandom()
 
 
 class TimedInputs:
@@ -55,6 +61,7 @@ class TimedInputs:
         variations: how each storage is made anew; without any all stay as they are.
         storages: the record's values, if they were made before; then it has no gaps, see :func:`without_gaps`.
         computing: within it the process may call ATen for itself.
+        scattered: on a host, have each set lie somewhere else in each round.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class TimedInputs:
         variations: Sequence[Variation] = (),
         storages: Sequence[torch.UntypedStorage] | None = None,
         computing: Computing = contextlib.nullcontext,
+        scattered: bool = False,
     ) -> None:
         if storages is None:
             record = without_gaps(record)
@@ -82,10 +90,12 @@ class TimedInputs:
         self._columns: list[list[torch.UntypedStorage]] = []
         self._changes_shapes = _changes_shapes(record)
         resizable = _resizable(record)
-        self._copies: list[_SideBySide | _Apart] = [
-            _SideBySide(values)
-            if values.size_bytes and number not in resizable and not _is_on_host(values)
-            else _Apart(values)
+        self._copies: list[_SideBySide | _Scattered | _Apart] = [
+            _Apart(values)
+            if not values.size_bytes or number in resizable or (_is_on_host(values) and not scattered)
+            else _Scattered(values)
+            if _is_on_host(values)
+            else _SideBySide(values)
             for number, values in enumerate(self._values)
         ]
         self.make(min(count, MADE_AT_ONCE))
@@ -123,6 +133,9 @@ class TimedInputs:
 
     def _rotate(self, count: int) -> None:
         """Have the first sets behind all others on a CPU, where each lies by itself; a graph keeps to its sets."""
+        if any(isinstance(copies, _Scattered) for copies in self._copies):
+            self._scatter(count)
+            return
         side_by_side = any(isinstance(copies, _SideBySide) for copies in self._copies)
         if self._device.type != "cpu" or side_by_side:
             return
@@ -131,6 +144,13 @@ class TimedInputs:
         for copies in self._copies:
             if isinstance(copies, _Apart):
                 copies.rotate(count)
+
+    def _scatter(self, count: int) -> None:
+        """Have the first sets lie elsewhere."""
+        for column, copies in zip(self._columns, self._copies, strict=True):
+            if isinstance(copies, _Scattered):
+                column[:count] = copies.move(count)
+        self.lives[:count] = self._made(count)
 
     def tensors(self, count: int) -> list[torch.Tensor]:
         """Those among the arguments of the first ``count`` sets, in lists of tensors, too."""
@@ -333,6 +353,47 @@ class _Apart:
     def rotate(self, count: int) -> None:
         """Have the first sets behind all others."""
         self._targets = _rotated(self._targets, count)
+
+    def write(self, key: int, count: int) -> None:
+        """Write the values of the first ``count`` sets."""
+        self._values.write_each(self._targets[:count], key)
+
+
+class _Scattered:
+    """The storages of each set in a place that is drawn anew for each round, in one piece of memory.
+
+    A kernel of ranks that knew where the arguments of later calls lie could send the values of several calls in one
+    message.
+    """
+
+    def __init__(self, values: _Values) -> None:
+        self._values = values
+        #: Twice what a storage takes: it may begin anywhere in the first half.
+        self._half_bytes = -(-values.size_bytes // HOST_ALIGNED_BYTES) * HOST_ALIGNED_BYTES + SCATTERED_BYTES
+        self._memory = torch.empty(0)
+        self._count = 0
+        self._targets: list[torch.Tensor] = []
+
+    def make(self, count: int) -> list[torch.UntypedStorage]:
+        """Storages of so many sets, instead of those that were made before."""
+        self._targets, self._memory = [], torch.empty(0)
+        self._memory = torch.empty(2 * self._half_bytes * count, dtype=torch.uint8)
+        self._count = count
+        return self.move(count)
+
+    def move(self, count: int) -> list[torch.UntypedStorage]:
+        """Storages of the first sets, elsewhere than before."""
+        at: Callable[[int, torch.device, int], Any] = torch._C._construct_storage_from_data_pointer
+        values, start = self._values, self._memory.data_ptr()
+        start += -start % HOST_ALIGNED_BYTES
+        steps = (self._half_bytes - HOST_ALIGNED_BYTES) // HOST_ALIGNED_BYTES
+        places = [
+            start + 2 * self._half_bytes * window + HOST_ALIGNED_BYTES * _RANDOM.randrange(steps)
+            for window in _RANDOM.sample(range(self._count), count)
+        ]
+        storages = [at(place, values.device, values.size_bytes) for place in places]
+        self._targets[:count] = [flat_view(storage, values.unit) for storage in storages]
+        return storages
 
     def write(self, key: int, count: int) -> None:
         """Write the values of the first ``count`` sets."""

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from opsmith.core.run import Options
-from opsmith.core.timing import Label, Timing, Undecided
+from opsmith.core.timing import Label, RankSpread, Timing, Undecided
 from opsmith.devices import kind_of
 
 #: Coverage of the interval on a speedup.
@@ -298,6 +298,17 @@ def timing_of(
     )
 
 
+def middle_spread(spreads: Sequence[RankSpread | None]) -> RankSpread | None:
+    """The median of each of their figures; None where one is none, or there is none."""
+    known = [spread for spread in spreads if spread is not None]
+    if not known or len(known) < len(spreads):
+        return None
+    return RankSpread(
+        statistics.median([spread.first_us for spread in known]),
+        statistics.median([spread.median_us for spread in known]),
+    )
+
+
 def is_settled(runs: Sequence[Timing]) -> bool:
     """Whether further pairs of processes would add nothing to these runs of one quantity.
 
@@ -369,4 +380,6 @@ def combined(runs: Sequence[Timing], precision: Precision) -> Timing:
         processes=len(runs),
         percent_of_floor=median(percents) if percents else None,
         suspect=any(run.suspect for run in runs),
+        reference_spread=middle_spread([run.reference_spread for run in runs]),
+        candidate_spread=middle_spread([run.candidate_spread for run in runs]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -116,6 +117,16 @@ def _may_be_an_order(values: torch.Tensor) -> bool:
         return False
     steps = values.long().diff()
     return bool((steps >= 0).all()) or (len(values) >= LEAST_ORDER and len(values.unique()) == len(values))
+
+
+def fixed_where_shared(found: Sequence[Variation], record: CallRecord) -> tuple[Variation, ...]:
+    """The same of a call of ranks: only numbers that one rank alone has are made anew.
+
+    What several ranks are given alike has to stay alike, and their whole numbers may have to fit together.
+    """
+    alike = Counter(record.storages)
+    own = fixed_numbers(found, record)
+    return tuple([FIXED if alike[content] > 1 else one for one, content in zip(own, record.storages, strict=True)])
 
 
 def freshness(found: Sequence[Variation], storages: Sequence[torch.UntypedStorage]) -> Freshness:

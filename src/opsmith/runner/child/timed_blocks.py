@@ -51,6 +51,8 @@ def timed_block(timed: TimedCall, request: TimeBlock) -> BlockTimed:
         start = time.perf_counter()
         timed.host_block(request.calls)
         return BlockTimed((time.perf_counter() - start) * 1e6 / max(request.calls, 1))
+    # Ranks on devices are not timed yet. They have to start together: a barrier of all ranks on their devices belongs
+    # between the kernel that waits and the first event, where ``Gate.time_us`` records that (see ranks.md, "Times").
     own_us, nodes = timed.device_block(
         request.calls,
         round_number=request.round,

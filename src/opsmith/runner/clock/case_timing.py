@@ -39,7 +39,7 @@ SECOND_LOOKS = 3
 _STAND_IN_DECODER = msgspec.msgpack.Decoder(StoredOutcome | SummarisedOutcome)
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """What the candidate returned somewhere."""
 
     place: Place
@@ -51,7 +51,7 @@ class CaseTimer:
 
     Args:
         referee: of the slot.
-        worker: of the slot.
+        worker: of the slot; None where ranks are timed.
         spool: of all referees.
         job: whose cases these are.
         options: of the run.
@@ -63,7 +63,7 @@ class CaseTimer:
     def __init__(
         self,
         referee: RefereeLink,
-        worker: WorkerLink,
+        worker: WorkerLink | None,
         spool: Spool,
         job: Job,
         *,
@@ -73,7 +73,7 @@ class CaseTimer:
         limits: DeviceLimits,
     ) -> None:
         self._referee = referee
-        self._worker = worker
+        self._process = worker
         self._spool = spool
         self._options = options
         self._seed = seed
@@ -83,7 +83,7 @@ class CaseTimer:
         # One case of each kernel is held against the judge's clock, whatever it shows.
         checked = derive_seed(seed, "cross-check", job.kernel.content_hash) % len(job.cases)
         self._cross_checked = job.cases[checked]
-        self._looks: list[_Look] = []
+        self._looks: list[Look] = []
         self._offences: dict[int, str] = {}
 
     def time(self) -> Iterator[TimedCase]:
@@ -130,6 +130,14 @@ class CaseTimer:
             look=self._look,
         )
 
+    @property
+    def _worker(self) -> WorkerLink:
+        assert self._process is not None
+        return self._process
+
+    def _take_load_s(self) -> float | None:
+        return self._worker.take_load_s()
+
     def _load(self) -> None:
         job = self._job
         problem = self._worker.load(job.kernel, job.root, job.schema, job.policy)
@@ -150,7 +158,7 @@ class CaseTimer:
         """
         self._load()
         clock.prepare()
-        load_s = self._worker.take_load_s()
+        load_s = self._take_load_s()
         cross_checked = [number for number, case in enumerate(cases) if case is self._cross_checked]
         found = {quantity: clock.time(quantity, cross_checked=cross_checked) for quantity in self._settings.quantities}
         by_pair = [self._told(clock, pair, [of_all[pair.number] for of_all in found.values()]) for pair in clock.pairs]
@@ -249,7 +257,7 @@ class CaseTimer:
         """
         summarised = []
         for place in places:
-            look = _Look(place, self._shown(place, in_full=False))
+            look = Look(place, self._shown(place, in_full=False))
             stand_in = _stand_in(look.outcome)
             if stand_in is None:
                 self._looks.append(look)
@@ -277,7 +285,7 @@ class CaseTimer:
         for look in looks:
             self._hold_against(look, self._compared(look))
 
-    def _hold_against(self, look: _Look, found: Compared) -> None:
+    def _hold_against(self, look: Look, found: Compared) -> None:
         if found.unclear:
             raise WorkerFailed(Status.CRASHED, OUT_OF_PROTOCOL, ())
         for case in found.cases.values():
@@ -303,15 +311,17 @@ class CaseTimer:
         assert isinstance(outcome, msgspec.Raw)
         return outcome
 
-    def _compared(self, look: _Look) -> Compared:
-        # The oracle needs a module's state, which is no argument of the timed call.
-        tolerance = self._options.tolerance if self._job.schema.kind is TaskKind.OP else "kernelbench"
-        folder = str(self._worker.folder)
-        pair, slot, round_number = look.place
-        request = CompareTimed(slot, round_number, look.outcome, tolerance, self._options.layout, folder, pair)
-        compared = self._referee.ask(request, Compared)
+    def _compared(self, look: Look) -> Compared:
+        compared = self._referee.ask(self._compare_request(look), Compared)
         assert isinstance(compared, Compared)
         return compared
+
+    def _compare_request(self, look: Look) -> CompareTimed:
+        # The oracle needs a module's state, which is no argument of the timed call.
+        tolerance = "kernelbench" if self._job.schema.kind is TaskKind.MODULE else self._options.tolerance
+        folder = "" if self._process is None else str(self._process.folder)
+        pair, slot, round_number = look.place
+        return CompareTimed(slot, round_number, look.outcome, tolerance, self._options.layout, folder, pair)
 
 
 def _groups(cases: Sequence[CaseRef], most: int) -> Iterator[list[CaseRef]]:

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from opsmith.core.timing import GraphCosts, Label, Timing
-from opsmith.evaluation.timing.statistics import Precision, least_block_us, timing_of
+from opsmith.core.timing import GraphCosts, Label, RankSpread, Timing
+from opsmith.evaluation.timing.statistics import Precision, least_block_us, middle_spread, timing_of
 from opsmith.runner.clock.timed_pairs import (
     DISTURBED_SHARE,
     Block,
@@ -35,7 +35,6 @@ from opsmith.runner.clock.timed_pairs import (
     TooShort,
     WorkOutside,
 )
-from opsmith.runner.clock.timed_processes import Counts
 from opsmith.runner.machine.cores import quickest, siblings_of
 from opsmith.runner.protocol.timing_messages import (
     BLOCK_US,
@@ -67,7 +66,9 @@ EMPTY_TRIPS = 9
 #: Blocks that last for less than this share of what they should get more calls: the first ones are slow. At most so
 #: many times as many at once.
 SHORT_SHARE = 1 / 3
-MOST_GROWTH = 16
+LEAST_GROWTH, MOST_GROWTH = 2, 16
+#: A block should be so many times as long as it has to be at least: more than 1 / SHORT_SHARE, so that it grows.
+LONGER_THAN_LEAST = 4
 #: Sets of inputs that are asked for, so calls of a block at most.
 MOST_SLOTS = 1_024
 #: A replayed graph is held against the wall clock by so many replays more than one, in the median of so many times;
@@ -87,6 +88,18 @@ MOST_SETTLING, LEAST_SETTLING_S, MAX_SETTLING_S = 20, 0.1, 5.0
 Found = Timing | TooShort | NotMeasured | Dishonest
 
 
+class Counted(Protocol):
+    """What Linux has counted of a side at one moment."""
+
+    def disturbed_us(self, until: Any) -> float:
+        """How long somebody else's work made a request longer that began then, by what was counted at its end."""
+        ...
+
+    def computed_us(self, until: Any) -> float | None:
+        """Processor time that it took; None where it is all of its time."""
+        ...
+
+
 class Side(Protocol):
     """One of the two processes of a pair."""
 
@@ -99,11 +112,16 @@ class Side(Protocol):
         """Microseconds of the judge's clock from the last request to its reply."""
         ...
 
+    @property
+    def spread(self) -> RankSpread | None:
+        """Of ranks, how much earlier than the last one others had answered that request; None of one process."""
+        ...
+
     def settle(self, most_s: float) -> float:
         """Wait until nothing runs in the process any more, for so long at most; microseconds that it took."""
         ...
 
-    def counts(self) -> Counts:
+    def counts(self) -> Counted:
         """What Linux has counted of the process so far."""
         ...
 
@@ -141,6 +159,8 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
         throttled: why the device's clock is throttled just now, or None.
         warm: leave inputs in the device's cache.
         baseline: what the reference runs.
+        ranks: processes of either side, if they are ranks, which run where they want.
+        noise_of_ranks: the noise of E of so many ranks.
     """
 
     precisions: dict[str, Precision]
@@ -151,6 +171,8 @@ class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     throttled: Callable[[], str | None] = never_throttled
     warm: bool = False
     baseline: str = "eager"
+    ranks: int | None = None
+    noise_of_ranks: dict[int, float] = {}
 
 
 class Place(NamedTuple):
@@ -169,12 +191,16 @@ class Clocked(NamedTuple):
         wall_us: from the request to the reply.
         disturbed_us: how much of that is a wait for a processor that somebody else had.
         before_us: that the judge took before it sent the request, for which a process may have waited awake.
+        computed_us: processor time of ranks, which do not wait awake.
+        spread: how far apart they were at its end.
     """
 
     reply: Any
     wall_us: float
     disturbed_us: float
     before_us: float
+    computed_us: float | None
+    spread: RankSpread | None
 
     @property
     def is_disturbed(self) -> bool:
@@ -222,6 +248,7 @@ class PairedClock:
         self._turns = _turns(self._order)
         self._trips_us: deque[float] = deque(maxlen=EMPTY_TRIPS)
         self._longest_us = 0.0
+        self._cores: Sequence[int] = settings.cores
         self.pairs: list[Pair] = []
         self.asked = 0
 
@@ -230,7 +257,7 @@ class PairedClock:
         with ThreadPoolExecutor(1) as thread:
             self.let_go()
             self._prepare_inputs()
-            core = self._change_core()
+            self._change_core()
             # Both are processes of the same kind: a longer trip to one of them is somebody else's doing.
             self._trips_us.append(min(empty_trip_us(side) for side in self._sides))
             for quantity in self.settings.quantities:
@@ -239,7 +266,7 @@ class PairedClock:
             reference_ready = thread.submit(self._make_ready, 0, self.pairs)
             self._make_ready(1, self.pairs)
             reference_ready.result()
-            self._run_on([core])
+            self._run_on(self._cores)
 
     @property
     def _may_change_cores(self) -> bool:
@@ -251,13 +278,18 @@ class PairedClock:
         if self._may_change_cores:
             self._run_on(self.settings.cores)
 
-    def _change_core(self) -> int:
-        """Let both sides run on one core, the quickest of some that are drawn, and the judge beside it."""
+    def _change_core(self) -> None:
+        """Let both sides run on one core, the quickest of some that are drawn, and the judge beside it.
+
+        Ranks run on all, and so does the judge.
+        """
         cores = self.settings.cores
+        if self.settings.ranks is not None:
+            return
         core = quickest(self._order.sample(cores, min(TRIED_CORES, len(cores))))
-        self._run_on([core])
+        self._cores = [core]
+        self._run_on(self._cores)
         os.sched_setaffinity(0, {*cores} - siblings_of(core) or {core})
-        return core
 
     def _run_on(self, cores: Collection[int]) -> None:
         for side in self._sides:
@@ -310,17 +342,31 @@ class PairedClock:
 
     def _wanted_us(self, quantity: str) -> float:
         """How long a block should take."""
-        return BLOCK_US[quantity] if "K" in self.settings.quantities else BLOCK_US_CPU
+        if "K" in self.settings.quantities:
+            return BLOCK_US[quantity]
+        if self.settings.ranks is None:
+            return BLOCK_US_CPU
+        # To ask several of them takes so long that a usual block is none.
+        return max(BLOCK_US_CPU, LONGER_THAN_LEAST * least_block_us("E", max(self._trips_us)))
+
+    def _is_to_begin_again(self, series: Series, quantity: str) -> bool:
+        may_grow = not series.is_sized or (self.settings.ranks is not None and series.blocks.are_too_short)
+        return may_grow and self._begins_again(series, quantity)
 
     def _begins_again(self, series: Series, quantity: str) -> bool:
-        """Where the first blocks are short, begin again with more calls a block, if there are inputs for them."""
+        """Where the first blocks are short, begin again with more calls a block, if there are inputs for them.
+
+        Where blocks are found to be too short later, as a trip to ranks that others hold up takes longer, too.
+        """
         wanted_us, now_us = self._wanted_us(quantity), series.blocks.at_first_us
         if series.problem is not None or now_us is None:
             return False
         pair = series.pair
         calls = pair.calls[quantity]
-        more = _possible_calls(pair, quantity, math.ceil(calls * min(wanted_us / now_us, MOST_GROWTH)))
-        series.is_sized = now_us >= SHORT_SHARE * wanted_us or more <= calls
+        are_short = now_us < SHORT_SHARE * wanted_us or series.blocks.are_too_short
+        growth = max(min(wanted_us / now_us, MOST_GROWTH), LEAST_GROWTH)
+        more = _possible_calls(pair, quantity, math.ceil(calls * growth))
+        series.is_sized = not are_short or more <= calls
         if series.is_sized:
             return False
         pair.calls[quantity] = more
@@ -370,7 +416,7 @@ class PairedClock:
             if quantity in pair.calls
         ]
         if quantity == self.settings.quantities == "E" and len(everything) == 1:
-            everything[0].watch_outside()
+            everything[0].watch_outside(self.settings.ranks or 1)
         running = everything
         changes_cores = quantity == "E" and self._may_change_cores
         of_this_core = itertools.cycle(range(PAIRS_A_CORE))
@@ -384,7 +430,7 @@ class PairedClock:
             running = [
                 series
                 for series, more in zip(running, goes_on, strict=True)
-                if (not series.is_sized and self._begins_again(series, quantity)) or more
+                if self._is_to_begin_again(series, quantity) or more
             ]
         measured = {series.pair.number: series for series in everything if series.problem is None}
         if quantity == self.settings.quantities[-1]:
@@ -414,7 +460,7 @@ class PairedClock:
                     )
                     trip = clocked(self._sides[number], TimeBlock(0, "E", more=True))
                 for series in going_on:
-                    if series.outside is not None:
+                    if series.outside is not None and trip.computed_us is None:
                         series.outside.idle(number, trip.before_us)
                 # The candidate could be slow to answer on purpose.
                 if number == 0 and not trip.is_disturbed:
@@ -507,6 +553,11 @@ class PairedClock:
             disturbed_share=series.blocks.disturbed_share,
             outside_us=series.charged_us,
         )
+        timing = msgspec.structs.replace(
+            timing,
+            reference_spread=middle_spread(series.blocks.spreads[0]),
+            candidate_spread=middle_spread(series.blocks.spreads[1]),
+        )
         if quantity != "K":
             return timing
         reference_nodes, candidate_nodes = pair.nodes
@@ -568,7 +619,15 @@ class PairedClock:
         if settling_us > SETTLING_US:
             wall_us += settling_us  # Something went on when the calls had returned.
         trip_us = statistics.median(self._trips_us)
-        return Block(calls, wall_us - trip_us, least_block_us("E", trip_us), timed.disturbed_us, timed.before_us)
+        return Block(
+            calls,
+            wall_us - trip_us,
+            least_block_us("E", trip_us),
+            timed.disturbed_us,
+            timed.before_us,
+            timed.spread,
+            timed.computed_us,
+        )
 
     def _cross_check(self, pair: Pair, calls: int, own_us: float) -> None:
         """Hold the candidate's device time against the wall clock, and again if it is found to be far below.
@@ -643,7 +702,8 @@ def clocked(side: Side, request: TimeBlock) -> Clocked:
     before = side.counts()
     before_us = (time.monotonic() - start) * 1e6
     reply = side.ask(request)
-    return Clocked(reply, side.wall_us, before.disturbed_us(side.counts()), before_us)
+    after = side.counts()
+    return Clocked(reply, side.wall_us, before.disturbed_us(after), before_us, before.computed_us(after), side.spread)
 
 
 def empty_trip_us(side: Side) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opsmith.core.timing import Cause, Undecided
+from opsmith.core.timing import Cause, RankSpread, Undecided
 from opsmith.evaluation.timing.statistics import Estimate, Precision, estimate
 from opsmith.runner.protocol.timing_messages import TimingPrepared
 
@@ -65,6 +65,8 @@ class Block(NamedTuple):
         least_us: from which on it is a measurement.
         disturbed_us: that the process and the judge waited for processors that others had.
         idle_us: that the process waited awake for the request.
+        spread: of ranks, how far apart they were at its end.
+        computed_us: of ranks, processor time of all of them; None of one process, which computes all the time.
     """
 
     calls: int
@@ -72,6 +74,8 @@ class Block(NamedTuple):
     least_us: float
     disturbed_us: float = 0.0
     idle_us: float = 0.0
+    spread: RankSpread | None = None
+    computed_us: float | None = None
 
     @property
     def is_disturbed(self) -> bool:
@@ -175,6 +179,7 @@ class PairedBlocks:
         measured: microseconds a call, of all blocks that count, on each side.
         too_short: pairs of blocks of which one is too short to be a measurement.
         disturbed: pairs that do not count, because others had the processor for a part of one of their blocks.
+        spreads: of ranks, how far apart they were at the end of each block that is measured, on each side.
 
     Args:
         precision: how long a pair is timed.
@@ -182,6 +187,7 @@ class PairedBlocks:
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
+        self.spreads: tuple[list[RankSpread], list[RankSpread]] = ([], [])
         self._first: list[tuple[Block, Block]] = []
         self.measured: tuple[list[float], list[float]] = ([], [])
         self.too_short: list[tuple[Block, Block]] = []
@@ -226,8 +232,10 @@ class PairedBlocks:
         if len(self._first) < SIZING_PAIRS:
             self._first.append((reference, candidate))
         if reference.is_measurement and candidate.is_measurement:
-            self.measured[0].append(reference.call_us)
-            self.measured[1].append(candidate.call_us)
+            for side, block in enumerate((reference, candidate)):
+                self.measured[side].append(block.call_us)
+                if block.spread is not None:
+                    self.spreads[side].append(block.spread)
         else:
             self.too_short.append((reference, candidate))
 
@@ -275,10 +283,12 @@ class WorkOutside:
     Args:
         warm_up_calls: that come before a block.
         calls: of a block.
+        ranks: processes of a side, whose processor time is added up.
     """
 
-    def __init__(self, warm_up_calls: int, calls: int) -> None:
+    def __init__(self, warm_up_calls: int, calls: int, ranks: int = 1) -> None:
         self._warm_up_calls, self._calls = warm_up_calls, calls
+        self._least_us = OUTSIDE_US * ranks
         self._turns: list[_Turn | None] = [None, None]
         self._outside: tuple[list[float | None], list[float | None]] = ([], [])
         self._writing: tuple[list[float], list[float]] = ([], [])
@@ -295,11 +305,15 @@ class WorkOutside:
         before = self._turns[side]
         if before is not None and before.block is not None:
             block = before.block
-            outside_us = used_us - before.used_us - before.writing_us - block.net_us - block.idle_us
-            # Of a disturbed block nobody knows how much of it was computing.
-            self._outside[side].append(None if block.is_disturbed else outside_us)
+            computed_us = block.computed_us
+            if computed_us is None and not block.is_disturbed:
+                computed_us = block.net_us + block.idle_us
+            # Of a disturbed block of one process nobody knows how much of it was computing.
+            self._outside[side].append(
+                None if computed_us is None else used_us - before.used_us - before.writing_us - computed_us
+            )
             self._writing[side].append(before.writing_us)
-            self._blocks[side].append(block.net_us)
+            self._blocks[side].append(block.net_us if block.computed_us is None else block.computed_us)
         self._turns[side] = _Turn(used_us, first_thread_us)
 
     def end_writing(self, side: int, first_thread_us: float) -> None:
@@ -334,10 +348,10 @@ class WorkOutside:
         # Calls that warm up are the first ones, which take longer.
         warm_up_us = self._warm_up_calls / self._calls * (WARM_UP_LONGER * candidate_us - reference_us)
         charged_us = statistics.median(excess) - max(warm_up_us, 0.0)
-        charged_us = charged_us if charged_us > OUTSIDE_SHARE * candidate_us + OUTSIDE_US else 0.0
+        charged_us = charged_us if charged_us > OUTSIDE_SHARE * candidate_us + self._least_us else 0.0
         ours_us, theirs_us = (statistics.median(writing) for writing in self._writing)
         writing_us = theirs_us - ours_us
-        return charged_us + (writing_us if writing_us > WRITING_SHARE * ours_us + OUTSIDE_US else 0.0)
+        return charged_us + (writing_us if writing_us > WRITING_SHARE * ours_us + self._least_us else 0.0)
 
 
 @dataclass
@@ -389,6 +403,7 @@ class Series:
         self.turn: tuple[list[Block], list[Block]] = ([], [])
         self.blocks = PairedBlocks(precision)
         self.outside: WorkOutside | None = None
+        self._ranks = 1
         self.discarded = 0
         self.spent_s = self._spent_before_s = 0.0
         self.problem: NotMeasured | None = None
@@ -420,16 +435,17 @@ class Series:
         """Microseconds a call that the candidate has computed outside of its blocks."""
         return 0.0 if self.outside is None else self.outside.charged_us / self.pair.calls["E"]
 
-    def watch_outside(self) -> None:
+    def watch_outside(self, ranks: int = 1) -> None:
         """Charge the candidate of E on a CPU, whose turns are its own, with what it computes outside of its blocks."""
         calls = self.pair.calls["E"]
-        self.outside = WorkOutside(self.pair.warm_up_calls(calls), calls)
+        self.outside = WorkOutside(self.pair.warm_up_calls(calls), calls, ranks)
+        self._ranks = ranks
 
     def begin_again(self) -> None:
         """With more calls a block: what was measured with fewer does not count."""
         self.blocks, self.found = PairedBlocks(self._precision), None
         if self.outside is not None:
-            self.watch_outside()
+            self.watch_outside(self._ranks)
         self._next_look = self._precision.least_pairs
 
     def goes_on(self, *, is_throttled: bool) -> bool:

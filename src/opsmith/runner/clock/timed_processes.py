@@ -56,9 +56,14 @@ class Counts(NamedTuple):
         first_us = max(until.first_waited_us - self.first_waited_us - others_us, 0.0)
         return first_us + max(until.judge_waited_us - self.judge_waited_us, 0.0)
 
+    def computed_us(self, _until: Counts) -> None:
+        """A block of one process is taken to be computed throughout."""
+
 
 class RefereeSide:
     """The reference: eager, in the referee."""
+
+    spread = None
 
     def __init__(self, link: RefereeLink) -> None:
         self._link = link
@@ -104,6 +109,8 @@ class WorkerSide:
         link: to the worker.
         trusted: it runs opsmith's own code, so what it has answered is finished.
     """
+
+    spread = None
 
     def __init__(self, link: WorkerLink, *, trusted: bool) -> None:
         self._link = link

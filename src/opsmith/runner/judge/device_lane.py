@@ -128,6 +128,7 @@ class DeviceLane:
             )
         else:
             make_candidate = partial(make_link, device=options.device, spares=spares)
+        self._make_candidate = make_candidate
         self._admission = Admission()
         self._slots = [
             Slot(self._make_referee(), make_candidate(), self.spool, options, work.seed, self._admission, self._bare)
@@ -175,7 +176,9 @@ class DeviceLane:
                 raise BadInput(f"--ranks {most} needs as many GPUs; this machine has {opened.count}")
             self._device_name, self._identity = opened.name, opened.identity
         lock = self._admission.lock = DeviceLock(default_folder(), self._identity, waiting=self._waiting)
-        self._timer = LaneTimer(self._work, self._slots, self._make_referee, lock=lock, identity=self._identity)
+        self._timer = LaneTimer(
+            self._work, self._slots, self._make_referee, self._make_candidate, lock=lock, identity=self._identity
+        )
         self._open.callback(self._timer.close)
 
     def _opened(self, slot: Slot) -> DeviceOpened:
@@ -393,7 +396,7 @@ class DeviceLane:
                 self._idle.get()
             slot = self._slots[0]
             try:
-                self._timer.set_up()
+                self._timer.set_up([job])
                 begun()
                 deadline = time.monotonic() + most_s
                 slot.finish_by(deadline)

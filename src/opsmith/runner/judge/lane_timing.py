@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from opsmith.core.cache import cache_folder
 from opsmith.core.kernel import Loader
@@ -14,12 +15,15 @@ from opsmith.core.timing import Clock
 from opsmith.devices import kind_of
 from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.case_timing import CaseTimer
-from opsmith.runner.clock.clock_setup import set_up_clock
+from opsmith.runner.clock.clock_setup import set_up_clock, set_up_clock_of_ranks
 from opsmith.runner.clock.device_limits import DeviceLimits
+from opsmith.runner.clock.rank_timing import RankCaseTimer
 from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.device_lock import DeviceLock
 from opsmith.runner.machine.throttling import ThrottleWatch
+from opsmith.runner.processes.candidate import Candidate
+from opsmith.runner.processes.rank_group import RankGroup
 from opsmith.runner.processes.referee_link import RefereeLink
 from opsmith.runner.protocol.job import Job
 from opsmith.runner.protocol.lane import LaneWork
@@ -32,6 +36,7 @@ class LaneTimer:
         work: what the lane is opened for.
         slots: of the lane.
         make_referee: makes the other side of the control pairs, where there is one slot only.
+        make_reference: of a suite of ranks, makes those that run the reference.
         lock: of the device.
         identity: of the device.
 
@@ -44,6 +49,7 @@ class LaneTimer:
         work: LaneWork,
         slots: Sequence[Slot],
         make_referee: Callable[[], RefereeLink],
+        make_reference: Callable[[], Candidate] | None = None,
         *,
         lock: DeviceLock,
         identity: str,
@@ -51,6 +57,7 @@ class LaneTimer:
         self._work = work
         self._slots = slots
         self._make_referee = make_referee
+        self._make_reference = make_reference
         self._lock = lock
         self._identity = identity
         self._cores = tuple(sorted(os.sched_getaffinity(0)))
@@ -61,9 +68,14 @@ class LaneTimer:
         """Watch the device's clocks no longer."""
         self._open.close()
 
-    def set_up(self) -> None:
-        """Let the other slots stand still, and set the clock up where that was not done before."""
+    def set_up(self, family: Sequence[Job]) -> None:
+        """Let the other slots stand still, and set the clock up for some jobs where that was not done before."""
         slot, *others = self._slots
+        if isinstance(slot.worker, RankGroup):
+            for other in others:
+                other.worker.close()
+            self._set_up_for_ranks({case.ranks for job in family for case in job.cases if case.ranks is not None})
+            return
         # The other side of the control pairs: a referee that has its context, if there is one.
         control = others[0].referee if others else self._make_referee()
         for other in others:
@@ -78,7 +90,7 @@ class LaneTimer:
 
     def time(self, family: Sequence[Job]) -> Iterator[TimedCase]:
         """Time jobs that the same kernel answers, which is known to answer them rightly."""
-        self.set_up()
+        self.set_up(family)
         assert self.clock is not None
         slot = self._slots[0]
         with _kept_affinity():
@@ -92,22 +104,26 @@ class LaneTimer:
     def _time_job(self, job: Job, settings: ClockSettings, limits: DeviceLimits) -> Iterator[TimedCase]:
         """Time a job case by case, so that another run can have the device in between."""
         slot = self._slots[0]
-        timing = CaseTimer(
-            slot.referee,
-            slot.worker.timed_worker(),
-            slot.spool,
-            job,
-            options=self._work.options,
-            seed=self._work.seed,
-            settings=settings,
-            limits=limits,
-        ).time()
-        while True:
-            with self._lock.exclusive():
-                timed = next(timing, None)
-            if timed is None:
-                return
-            yield timed
+        options: dict[str, Any] = {
+            "options": self._work.options,
+            "seed": self._work.seed,
+            "settings": settings,
+            "limits": limits,
+        }
+        with contextlib.ExitStack() as stack:
+            if isinstance(slot.worker, RankGroup):
+                reference = self._make_ranks()
+                stack.callback(reference.close)
+                timer: CaseTimer = RankCaseTimer(slot.referee, slot.worker, reference, slot.spool, job, **options)
+            else:
+                timer = CaseTimer(slot.referee, slot.worker.timed_worker(), slot.spool, job, **options)
+            timing = timer.time()
+            while True:
+                with self._lock.exclusive():
+                    timed = next(timing, None)
+                if timed is None:
+                    return
+                yield timed
 
     @cached_property
     def _watch(self) -> ThrottleWatch | None:
@@ -123,11 +139,34 @@ class LaneTimer:
             quantities=quantities_on(options.device),
             cores=self._cores,
             noise={} if clock is None else clock.noise,
+            noise_of_ranks={} if clock is None else clock.noise_of_ranks,
             graphs=None if clock is None else clock.graphs,
             throttled=never_throttled if watch is None else watch.throttled,
             warm=options.warm,
             baseline=options.baseline,
         )
+
+    def _make_ranks(self) -> RankGroup:
+        assert self._make_reference is not None
+        ranks = self._make_reference()
+        assert isinstance(ranks, RankGroup)
+        return ranks
+
+    def _set_up_for_ranks(self, worlds: Collection[int]) -> None:
+        """Measure the noise of so many ranks, where that was not done before."""
+        known = {} if self.clock is None else self.clock.noise_of_ranks
+        unknown = sorted({*worlds} - {*known})
+        if unknown or self.clock is None:
+            with self._lock.exclusive():
+                self.clock = set_up_clock_of_ranks(
+                    self._slots[0].referee,
+                    self._make_ranks,
+                    self._settings(None),
+                    worlds=unknown,
+                    folder=str(cache_folder() / "ceilings"),
+                    seed=self._work.seed,
+                    before=self.clock,
+                )
 
     def _set_up_clock(self, control: RefereeLink) -> Clock:
         control.give_memory_back()

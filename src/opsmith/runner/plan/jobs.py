@@ -9,8 +9,8 @@ import msgspec
 
 from opsmith.core.case import CaseRef
 from opsmith.core.kernel import Loader
-from opsmith.core.op import OpSchema
-from opsmith.core.problems import TIMED_SOURCES, split_sample
+from opsmith.core.op import OpSchema, TaskKind
+from opsmith.core.problems import PLAIN_INPUTS, TIMED_SOURCES, split_sample
 from opsmith.core.run import Options, RunDirectory, RunPlan
 from opsmith.core.verdict import Part, Verdict
 from opsmith.errors import BadInput
@@ -104,23 +104,30 @@ def jobs_to_time(
 def timed_part(job: Job, options: Options, *, interpreted: bool, already: Container[str] = frozenset()) -> Job | None:
     """What of a correct kernel's job is timed, without the cases that are ``already``; None if nothing is.
 
-    Nothing of what ranks do together: this clock has one device.
+    Of what ranks do together the plain case of problems, for each number of ranks, on a CPU: on devices they would have
+    to start together.
     """
     triton_is_interpreted = interpreted and job.kernel.dsl == "triton"
-    if triton_is_interpreted or job.schema.kind.on_ranks or job.void is not None:
+    if triton_is_interpreted or job.void is not None:
         return None
+    if job.schema.kind.on_ranks:
+        clocked = job.schema.kind is TaskKind.PARALLEL and options.device.startswith("cpu")
+        job = msgspec.structs.replace(
+            job, cases=tuple(case for case in job.cases if clocked and case.address.source == PLAIN_INPUTS)
+        )
     named = [case for case in job.cases if case.address.source in TIMED_SOURCES]
-    asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else named or _largest_of_each_dtype(job.cases)
+    asked = job.cases if traits_of(options.suite).reads is Reads.DATASET else named or _largest_of_each_kind(job.cases)
     cases = tuple(case for case in asked if not case.expects_error and str(case.address) not in already)
     return msgspec.structs.replace(job, cases=cases) if cases else None
 
 
-def _largest_of_each_dtype(cases: Sequence[CaseRef]) -> Iterable[CaseRef]:
-    largest: dict[str, CaseRef] = {}
+def _largest_of_each_kind(cases: Sequence[CaseRef]) -> Iterable[CaseRef]:
+    """Of each dtype, and of each number of ranks, one case."""
+    largest: dict[tuple[str, int | None], CaseRef] = {}
     for case in cases:
         if not case.expects_error:
-            dtype = case.address.dtype
-            largest[dtype] = max(largest.get(dtype, case), case, key=lambda c: c.size_bytes)
+            kind = case.address.dtype, case.ranks
+            largest[kind] = max(largest.get(kind, case), case, key=lambda c: c.size_bytes)
     return largest.values()
 
 

@@ -10,27 +10,30 @@ from __future__ import annotations
 
 import itertools
 import math
-import queue
 import shutil
+import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
 from opsmith.core.case import CallRecord, CaseRef, SequenceValue, tensor_values
+from opsmith.core.fresh_values import Redraw, Variation
 from opsmith.core.kernel import Kernel
 from opsmith.core.op import OpSchema
+from opsmith.core.timing import RankSpread
 from opsmith.core.verdict import Status
 from opsmith.runner.processes.children import Processes
 from opsmith.runner.processes.failures import WorkerFailed
 from opsmith.runner.processes.nursery import Nursery
+from opsmith.runner.processes.rank_replies import Ended, Replies, Results, ThreadResults
 from opsmith.runner.processes.worker_link import WorkerLink
 from opsmith.runner.protocol.call_files import Spool
 from opsmith.runner.protocol.rank import RankInfo
+from opsmith.runner.protocol.timing_messages import PrepareTiming
 from opsmith.runner.protocol.worker_messages import (
     OUT_OF_PROTOCOL,
     Answered,
@@ -60,27 +63,6 @@ class MakeRank(Protocol):
     def __call__(self, *, device: str, rank_info: RankInfo, nursery: Nursery | None) -> WorkerLink: ...
 
 
-class _Ended(NamedTuple):
-    """What became of a request to one rank."""
-
-    rank: int
-    reply: Any
-    failure: Exception | None
-    was_killed: bool = False
-
-    @property
-    def raised(self) -> Raised | None:
-        """What the kernel raised there, if it did."""
-        if isinstance(self.reply, Answered):
-            return next((reply for reply in self.reply.replies if isinstance(reply, Raised)), None)
-        return self.reply if isinstance(self.reply, Raised) else None
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether the others may wait for this rank in vain."""
-        return self.failure is not None or self.raised is not None
-
-
 class RankGroup:
     """The ranks of a slot; see the module's docstring.
 
@@ -94,6 +76,8 @@ class RankGroup:
         wanted_spares: no rank is kept ready: how many are needed is known only when a case comes.
         notices: what is held against the kernel, by the ranks' answers to the last request.
         load_changes: what of Python, torch or opsmith it replaced while it was loaded.
+        wall_us: of the last request, microseconds from when the first rank was asked until the last had answered.
+        spread: how much earlier other ranks had.
     """
 
     def __init__(self, processes: Processes, device: str, make: MakeRank, *, in_groups: bool = False) -> None:
@@ -104,8 +88,15 @@ class RankGroup:
         self.wanted_spares = 0
         self.notices: tuple[Noticed, ...] = ()
         self.load_changes: tuple[str, ...] = ()
+        self.wall_us = 0.0
+        self.spread = RankSpread(0.0, 0.0)
         self._finish_by = math.inf
         self._is_watched = False
+
+    @property
+    def links(self) -> Sequence[WorkerLink]:
+        """To the ranks, in their order."""
+        return self._links
 
     def finish_by(self, deadline: float) -> None:
         """Wait for no answer of a rank beyond a moment of the monotonic clock."""
@@ -153,7 +144,7 @@ class RankGroup:
             WorkerFailed: a rank died or hung while loading.
         """
         self._is_watched = policy is not None
-        problems = self._together(lambda link, _: link.load(kernel, root, schema, policy))
+        problems = self._together(lambda link: link.load(kernel, root, schema, policy))
         problem = next((problem for problem in problems if problem is not None), None)
         changes = [change for link in self._links for change in link.load_changes]
         self.load_changes = tuple(dict.fromkeys(changes))
@@ -170,9 +161,7 @@ class RankGroup:
             WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
         """
         assert isinstance(request, RunCalls), "ranks send no summaries"
-        parts = _divided(request, len(self._links))
-        answers = self._together(lambda link, rank: link.ask(parts[rank], reply_types))
-        self.notices = tuple(notice for link in self._links for notice in link.notices)
+        answers = self._answers(_divided(request, len(self._links)), reply_types)
         lost = next((answer for answer in answers if isinstance(answer, Raised)), None)
         if lost is not None:
             self.retire()
@@ -195,11 +184,46 @@ class RankGroup:
             return joined
         return self._with_late_writes(joined) if self._is_watched else joined
 
+    def ask_each(self, request: msgspec.Struct, reply_types: tuple[type[Any], ...]) -> list[Any]:
+        """Send a request of the clock's to every rank; the replies, rank by rank, or alone what one of them raised.
+
+        Raises:
+            WorkerFailed: a rank died, hung, broke a limit or spoke out of protocol.
+        """
+        answers = self._answers(_for_each(request, len(self._links)), reply_types)
+        raised = next((rank for rank, answer in enumerate(answers) if isinstance(answer, Raised)), None)
+        if raised is None or not self._links:
+            return answers
+        self.retire()  # The others may be in the middle of something.
+        return [_of_rank(raised, answers[raised])]
+
+    def _answers(self, parts: Sequence[msgspec.Struct], reply_types: tuple[type[Any], ...]) -> list[Any]:
+        """Send every rank its request, then take the answers as they come; rank by rank.
+
+        All in this thread: threads for the ranks took up to 1.5 ms to start and to end, as long as a block.
+
+        Raises:
+            WorkerFailed: a rank failed; the one is named that the others failed for.
+        """
+        links = self._links
+        replies = Replies(links, reply_types)
+        asked = replies.ask(parts)
+        found = self._gathered(asked, replies)
+        answers = self._agreed(found)
+        last_s = max(replies.came_s)
+        if last_s < math.inf:  # Else one of them has raised, and another one was killed.
+            self.wall_us = (last_s - links[0].sent_s) * 1e6
+            earlier_us = [(last_s - came_s) * 1e6 for came_s in replies.came_s]
+            self.spread = RankSpread(max(earlier_us), statistics.median(earlier_us))
+        self.notices = tuple(notice for link in links for notice in link.notices)
+        return answers
+
     def _with_late_writes(self, joined: Answered) -> Answered:
         """What ranks answered, and what was written since all of them had returned."""
         time.sleep(SETTLING_S)
-        answers = self._together(lambda link, _: link.ask(Inspect(), (Inspected,)))
-        self.notices += tuple(notice for link in self._links for notice in link.notices)
+        notices = self.notices
+        answers = self._answers([Inspect()] * len(self._links), (Inspected,))
+        self.notices = notices + self.notices
         found = dict.fromkeys(change for answer in answers for change in answer.changes)
         return msgspec.structs.replace(joined, changes=tuple(dict.fromkeys((*joined.changes, *found))))
 
@@ -222,47 +246,40 @@ class RankGroup:
     def close(self) -> None:
         self.retire()
 
-    def _together(self, act: Callable[[WorkerLink, int], Any]) -> list[Any]:
-        """Do something with every rank at the same time; what comes of it, rank by rank.
+    def _together(self, act: Callable[[WorkerLink], Any]) -> list[Any]:
+        """Do something with every rank at the same time, which takes several requests; what comes of it, rank by rank.
 
         Raises:
             WorkerFailed: a rank failed; the one is named that the others failed for.
         """
-        ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
-        killed = threading.Event()
-
-        def act_on(rank: int) -> None:
-            try:
-                ended.put(_Ended(rank, act(self._links[rank], rank), None))
-            except Exception as exc:  # noqa: BLE001 - raised again by the thread that waits
-                ended.put(_Ended(rank, None, exc, was_killed=killed.is_set()))
-
-        threads = [threading.Thread(target=act_on, args=(rank,), daemon=True) for rank in range(len(self._links))]
-        for thread in threads:
-            thread.start()
-        found: list[_Ended] = []
-        deadline: float | None = None
-        while len(found) < len(threads):
-            try:
-                found.append(ended.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0.0)))
-            except queue.Empty:
-                killed.set()
-                self._kill_others(found)
-                deadline = None
-                continue
-            if found[-1].is_bad and deadline is None and not killed.is_set():
-                deadline = time.monotonic() + GRACE_S
-        for thread in threads:
-            thread.join()
+        ended = ThreadResults(self._links, act)
+        found = self._gathered(len(self._links), ended)
+        ended.join()
         return self._agreed(found)
 
-    def _kill_others(self, found: Sequence[_Ended]) -> None:
+    def _gathered(self, count: int, ranks: Results) -> list[Ended]:
+        """What became of so many ranks; those that go on when one has failed are killed after a while."""
+        found: list[Ended] = []
+        deadline: float | None = None
+        has_killed = False
+        while len(found) < count:
+            ended = ranks.next(deadline)
+            if ended is None:
+                self._kill_others(found)
+                has_killed, deadline = True, None
+                continue
+            found.append(ended._replace(was_killed=has_killed and ended.failure is not None))
+            if ended.is_bad and deadline is None and not has_killed:
+                deadline = time.monotonic() + GRACE_S
+        return found
+
+    def _kill_others(self, found: Sequence[Ended]) -> None:
         done = {one.rank for one in found}
         for rank, link in enumerate(self._links):
             if rank not in done:
                 link.kill()
 
-    def _agreed(self, found: Sequence[_Ended]) -> list[Any]:
+    def _agreed(self, found: Sequence[Ended]) -> list[Any]:
         """The replies, rank by rank; where one failed, its failure, or what it raised before the others failed."""
         failed = [one for one in found if one.failure is not None]
         if not failed:
@@ -280,7 +297,7 @@ class RankGroup:
         raise WorkerFailed(failure.status, detail, failure.evidence, failure.notices) from failure
 
 
-def _guilt(ended: _Ended) -> int:
+def _guilt(ended: Ended) -> int:
     """Whose end explains the others': a death before what was raised, that before a time-out, and a kill last."""
     failure = ended.failure
     if failure is None:
@@ -324,6 +341,23 @@ def _divided(request: RunCalls, ranks: int) -> list[RunCalls]:
             sizes = call.result_bytes[rank * share : (rank + 1) * share]
             divided[rank].append(msgspec.structs.replace(call, call=own, again=own_again, result_bytes=sizes))
     return [RunCalls(tuple(calls)) for calls in divided]
+
+
+def _for_each(request: msgspec.Struct, ranks: int) -> Sequence[msgspec.Struct]:
+    """A request for each rank: with its own part of a call, whose other storages are empty and so stay as they are."""
+    if not isinstance(request, PrepareTiming):
+        return [request] * ranks
+    return [
+        msgspec.structs.replace(
+            request,
+            call=msgspec.msgpack.encode(own),
+            variations=tuple(
+                how if content != b"" else Variation(Redraw.FIXED)
+                for how, content in zip(request.variations, own.storages, strict=True)
+            ),
+        )
+        for own in split_by_rank(_DECODER.decode(request.call))
+    ]
 
 
 def _encoded(call: bytes | LentCall) -> list[bytes]:

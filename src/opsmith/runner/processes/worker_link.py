@@ -9,7 +9,8 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -83,6 +84,28 @@ def _error_line(output: str) -> str:
     """The last line that names an error, or else the last one."""
     lines = output.strip().splitlines()
     return next((line for line in reversed(lines) if "rror: " in line), lines[-1] if lines else "")
+
+
+@dataclass
+class _Asked:
+    """A request whose reply is waited for.
+
+    Attributes:
+        child: that was asked.
+        started: when, of the monotonic clock.
+        limit_s: so long at most.
+        may_build: it gets more time if it starts programs.
+        deadline: until when, of the monotonic clock.
+    """
+
+    child: Child
+    started: float
+    limit_s: float
+    may_build: bool
+    deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deadline = self.started + self.limit_s
 
 
 class WorkerLink:
@@ -162,6 +185,7 @@ class WorkerLink:
         self._have_stopped = False
         self.ran_stopped_us = 0.0
         self._finish_by = math.inf
+        self._asked: _Asked | None = None
 
     def finish_by(self, deadline: float) -> None:
         """Wait for no answer beyond a moment of the monotonic clock."""
@@ -336,48 +360,108 @@ class WorkerLink:
             WorkerFailed: the process died, hung, broke a limit or spoke out of protocol.
             ProcessLost: it did not start, or what it was forked from is gone.
         """
+        try:
+            self.send(request, timeout_s=timeout_s)
+            reply = None
+            while reply is None:
+                reply = self.receive(reply_types)
+            return reply
+        finally:
+            self._take_calls_back()
+
+    def send(self, request: msgspec.Struct, *, timeout_s: float | None = None) -> None:
+        """Send a request, whose reply :meth:`receive` waits for.
+
+        Raises:
+            WorkerFailed, ProcessLost: as of :meth:`ask`.
+        """
         child = self._started()
         self.ran_stopped_us = self._go_on() if self._stopped else 0.0
         child.output_bytes = 0
         if child.gate is not None:
             child.gate.is_open = not isinstance(request, TimeBlock)
         child.channel.spin_s = answer_spin_s(request) if self.waits_awake else 0.0
-        limit_s = timeout_s or self._call_limit_s
         self.notices = ()
         started = time.monotonic()
-        limit_s = min(limit_s, max(self._finish_by - started, 0.0))
-        deadline = started + limit_s
-        try:
+        limit_s = min(timeout_s or self._call_limit_s, max(self._finish_by - started, 0.0))
+        asked = self._asked = _Asked(child, started, limit_s, may_build=not isinstance(request, TimeBlock))
+        with self._what_failed(asked):
             while child.channel.has_unread():
                 unasked = child.channel.receive(WorkerReply, limit_s, most_bytes=MAX_NOTICE_BYTES)
                 if not isinstance(unasked, Noticed):
                     raise ProtocolError("it spoke before it was asked")
                 self._take_notice(unasked)
             child.channel.send(request, limit_s)
-            if not isinstance(request, TimeBlock) and not child.channel.is_answered(limit_s):
-                # What starts programs compiles: of C++ a first call may, like a file that is loaded.
-                limit_s = max(limit_s, self._limits.load_s) if descendants(child.pid) else limit_s
-                deadline = min(started + limit_s, self._finish_by)
-            reply = child.channel.receive(WorkerReply, _left_s(deadline), most_bytes=MAX_REPLY_BYTES)
-            while isinstance(reply, Noticed):
+
+    def receive(self, reply_types: tuple[type[Any], ...]) -> Any | None:
+        """Wait for the next message: the reply, or None if it was a notice.
+
+        Raises:
+            WorkerFailed, ProcessLost: as of :meth:`ask`.
+        """
+        asked = self._asked
+        assert asked is not None
+        channel = asked.child.channel
+        with self._what_failed(asked):
+            if asked.may_build and not channel.is_answered(_left_s(asked.deadline)):
+                self.is_overdue()
+            reply = channel.receive(WorkerReply, _left_s(asked.deadline), most_bytes=MAX_REPLY_BYTES)
+            if isinstance(reply, Noticed):
                 self._take_notice(reply)
-                reply = child.channel.receive(WorkerReply, _left_s(deadline), most_bytes=MAX_REPLY_BYTES)
-            self.wall_us = child.channel.wall_us
+                return None
+            self.wall_us = channel.wall_us
             if not isinstance(reply, reply_types):
                 raise ProtocolError(f"the worker answered with {type(reply).__name__}")
+        if isinstance(reply, Raised) and reply.kind == "device":
+            self.retire()
+        return reply
+
+    @property
+    def deadline(self) -> float:
+        """Until when the reply to the last request is waited for, of the monotonic clock."""
+        assert self._asked is not None
+        return self._asked.deadline
+
+    def is_overdue(self) -> bool:
+        """Whether the time for the reply is over.
+
+        What starts programs compiles, and gets more: of C++ a first call may, like a file that is loaded.
+        """
+        asked = self._asked
+        assert asked is not None
+        if time.monotonic() < asked.deadline:
+            return False
+        if asked.may_build and descendants(asked.child.pid):
+            asked.limit_s = max(asked.limit_s, self._limits.load_s)
+            asked.deadline = min(asked.started + asked.limit_s, self._finish_by)
+        asked.may_build = False
+        return time.monotonic() >= asked.deadline
+
+    @contextlib.contextmanager
+    def _what_failed(self, asked: _Asked) -> Iterator[None]:
+        """Say of what goes wrong within what became of the worker, and end it."""
+        child = asked.child
+        try:
+            yield
         except TimeoutError as exc:
             over = time.monotonic() >= self._finish_by
-            detail = TIME_IS_OVER if over else f"no answer within {limit_s:g} s"
+            detail = TIME_IS_OVER if over else f"no answer within {asked.limit_s:g} s"
             raise self._failed(child, Status.TIMEOUT, detail) from exc
         except (OSError, EOFError) as exc:
             raise self._failed(child, Status.CRASHED, describe_end(child, exc)) from exc
         except ProtocolError as exc:
             raise self._failed(child, Status.CRASHED, f"the worker's reply is not of the protocol: {exc}") from exc
-        finally:
-            self._take_calls_back()
-        if isinstance(reply, Raised) and reply.kind == "device":
-            self.retire()
-        return reply
+
+    def fileno(self) -> int:
+        """What can be read from when the worker has something to say."""
+        assert self._asked is not None
+        return self._asked.child.channel.sock.fileno()
+
+    @property
+    def sent_s(self) -> float:
+        """When the last request went out, by ``time.perf_counter``."""
+        assert self._asked is not None
+        return self._asked.child.channel.sent_s
 
     @property
     def _call_limit_s(self) -> float:

@@ -50,12 +50,13 @@ class Channel:
 
     Attributes:
         spin_s: how long to look for a message again and again before sleeping until one comes.
+        sent_s: when the last message went out, by ``time.perf_counter``.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.spin_s = 0.0
-        self._sent_s = self._received_s = 0.0
+        self.sent_s = self._received_s = 0.0
         self._encoder = msgspec.msgpack.Encoder()
         self._decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
@@ -70,14 +71,14 @@ class Channel:
         body = self._encoder.encode(message)
         header = HEADER.pack(MAGIC, len(body))
         parts = (header + body,) if len(body) <= JOINED_BYTES else (header, body)
-        self._sent_s = time.perf_counter()
+        self.sent_s = time.perf_counter()
         for part in parts:
             self._write(part, deadline)
 
     @property
     def wall_us(self) -> float:
         """Microseconds from when the last message went out to when the last one was there."""
-        return (self._received_s - self._sent_s) * 1e6
+        return (self._received_s - self.sent_s) * 1e6
 
     def send_descriptor(self, descriptor: int | None) -> None:
         """Hand the other side a descriptor, or say that there is none, between two messages.

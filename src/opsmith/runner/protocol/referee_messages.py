@@ -141,6 +141,7 @@ class CompareTimed(msgspec.Struct, frozen=True, tag=True):
     layout: str
     folder: str
     pair: int = 0
+    rank_folders: tuple[str, ...] = ()
 
 
 class SetUpClock(msgspec.Struct, frozen=True, tag=True):

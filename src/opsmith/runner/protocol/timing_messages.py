@@ -16,13 +16,19 @@ BLOCK_US = {"K": 250.0, "E": 1_200.0}
 BLOCK_US_CPU = 1_500.0
 
 
-def spin_s(request: msgspec.Struct) -> float:
+def spin_s(request: msgspec.Struct, *, shares_cores: bool = False) -> float:
     """How long to look for the message that follows on a request before sleeping until it comes.
 
     A process that has slept wakes up on a cold core, and its next calls take two or three times as long
     as they do in a loop. So whoever has renewed its inputs waits awake for the block, and within a turn for
     what comes next: waking up takes up to 0.1 ms. The other side of the pair sleeps: both run on the same core.
+
+    Args:
+        request: that was answered.
+        shares_cores: others of its side, which are not as far yet, need the cores: ranks on a CPU sleep at once.
     """
+    if shares_cores:
+        return 0.0
     goes_on = isinstance(request, WarmUp) or (isinstance(request, RenewInputs | TimeBlock) and request.more)
     return SPIN_S if goes_on else 0.0
 

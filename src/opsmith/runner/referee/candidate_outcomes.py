@@ -65,7 +65,7 @@ def read_told(
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no outcome.
         OSError, EOFError: a file that is named is not there, or is no plain file of that size.
     """
-    if isinstance(request, Compare) and request.rank_folders:
+    if request.rank_folders:
         return read_outcome_of_ranks(message, [Path(folder) for folder in request.rank_folders], device)
     return read_outcome(message, Path(request.folder), device)
 

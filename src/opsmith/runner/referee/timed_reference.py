@@ -27,7 +27,14 @@ from opsmith.evaluation.timing.baselines import Preparable, baseline_function
 from opsmith.evaluation.timing.blocks import TimedCall
 from opsmith.evaluation.timing.inputs import TimedInputs, without_gaps
 from opsmith.evaluation.timing.modules import timed_function
-from opsmith.evaluation.timing.variation import FIXED, MOST_DRAWN_SETS, fixed_numbers, freshness, variations
+from opsmith.evaluation.timing.variation import (
+    FIXED,
+    MOST_DRAWN_SETS,
+    fixed_numbers,
+    fixed_where_shared,
+    freshness,
+    variations,
+)
 from opsmith.runner.child.timed_blocks import ready, timed_block
 from opsmith.runner.protocol.referee_messages import Compared, CompareTimed
 from opsmith.runner.protocol.timing_messages import (
@@ -84,7 +91,10 @@ class TimedReference:
         record = without_gaps(record)
         storages = make_storages([record], device)[0]
         slots, work = self._size_up(record, storages, request)
-        found = variations(record, storages, known_domains(record))
+        if registry.schema_of(record.op).kind.on_ranks:
+            found = fixed_where_shared(variations(record, storages, {}), record)
+        else:
+            found = variations(record, storages, known_domains(record))
         if any(variation.how is Redraw.DRAWN for variation in found):
             slots = min(slots, MOST_DRAWN_SETS)
         found, prepared_s = self._prepared(record, storages, request, slots, found)
@@ -156,8 +166,12 @@ class TimedReference:
             most = kind_of(self._device.type).cache_bytes(self._device) // 2
         else:
             most = int(kind_of(self._device.type).total_bytes(self._device) * MAX_TIMED_SHARE)
-        slots = max(1, min(request.slots, _most_calls(size, host_us, self._device), most // max(size, 1)))
-        return slots, work_of(record, registry.schema_of(record.op), results)
+        schema = registry.schema_of(record.op)
+        # Ranks that are threads of one process and take turns say nothing of how long ranks take.
+        calls = request.slots if schema.kind.on_ranks else _most_calls(size, host_us, self._device)
+        slots = max(1, min(request.slots, calls, most // max(size, 1)))
+        # What ranks have to send each other is no traffic of one device's memory.
+        return slots, None if schema.kind.on_ranks else work_of(record, schema, results)
 
     def _host_us(self, live: LiveCall) -> float:
         """Microseconds that a call takes its caller."""
@@ -215,6 +229,7 @@ class TimedReference:
             device=self._device,
             tolerance=None,
             summary=reference.summary,
+            replicated=registry.replicated(record.op),
             scratch=registry.scratch_of(record),
             own_check=registry.own_check(record.op),
             run_again=lambda: repetitions(record, result_bytes(reference.form), 0, self._device, surround=surround),

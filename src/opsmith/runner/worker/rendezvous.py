@@ -17,11 +17,11 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
+from opsmith.core.op import GROUP
 from opsmith.runner.protocol.rank import RankInfo
 from opsmith.runner.worker.symmetric_pool import BLOCKS_BYTES, GARBAGE_BYTE, SymmetricPool
 from opsmith.tasks.collectives import WAIT, overload
 from opsmith.tasks.rank_arguments import grids
-from opsmith.tasks.rank_program import GROUP
 
 #: The judge's limits end what hangs; the group's own only has to be longer.
 TIMEOUT = timedelta(hours=1)

@@ -120,6 +120,7 @@ def serve(
         with telling:  # Any thread of the kernel's may be the one.
             channel.send(Noticed(line, offence))
 
+    shares_cores = own is not None and device.startswith("cpu")
     outcomes = OutcomeWriter(Path(scratch), summarises=own is None)
     worker = Worker(torch.device(device), Path(builds), outcomes, sandbox, tell)
     channel.send(Started())
@@ -130,7 +131,7 @@ def serve(
         except EOFError:
             return
         reply = worker.answer(request)
-        channel.spin_s = spin_s(request)
+        channel.spin_s = spin_s(request, shares_cores=shares_cores)
         if os.getpid() != original:
             os._exit(0)  # The candidate forked, and this is the copy: only the original answers.
         with telling:
@@ -306,6 +307,7 @@ class Worker:
                 request.slots,
                 variations=request.variations,
                 computing=self._supervision.paused,
+                scattered=self._answering.on_ranks,
             )
         with self._building():
             timed = self._timed[request.pair] = TimedCall(function, inputs, self._device, warm=request.warm)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from opsmith.core.dtypes import TORCH_NAMES
+from opsmith.core.op import GROUP
 from opsmith.core.seeds import derive_seed
 from opsmith.tasks.collectives import FUSED, MOVES, REDUCTIONS, WAIT, reduce_ops
-from opsmith.tasks.rank_program import GROUP
 
 #: Rows that each rank has of a tensor that is divided among ranks.
 ROWS = 6
