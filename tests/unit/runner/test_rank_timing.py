@@ -178,7 +178,7 @@ class Bench:
             settings=ClockSettings(
                 precisions=precisions_of("quick", "E"),
                 quantities="E",
-                cores=(0, 1),
+                cores=(0, 1, 2),
                 noise_of_ranks={2: 0.02, 3: 0.9},
             ),
             limits=DeviceLimits.of(CEILINGS),
@@ -201,6 +201,15 @@ def test_a_kernel_of_ranks_is_timed_against_the_problems_own_code() -> None:
     assert {None} == {policy for _, policy in bench.reference.loaded}
     assert {"native"} == {policy for _, policy in bench.candidate.loaded}
     assert 1.5 == two.load_s
+
+
+def test_ranks_that_would_share_processors_are_not_timed() -> None:
+    """Each would wait for the other's turn, and which one does is chance."""
+    bench = Bench(case(0, 3), case(1, 4))
+    three, four = bench.time()
+    assert three.timings
+    assert ((), "not timed: 4 ranks would share 3 processors") == (four.timings, four.problem)
+    assert not bench.reference.links or len(bench.reference.links) == 3
 
 
 def test_what_all_ranks_returned_is_compared_within_the_runs_tolerance() -> None:

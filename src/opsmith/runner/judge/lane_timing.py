@@ -17,7 +17,7 @@ from opsmith.evaluation.timing.statistics import precisions_under, quantities_on
 from opsmith.runner.clock.case_timing import CaseTimer
 from opsmith.runner.clock.clock_setup import set_up_clock, set_up_clock_of_ranks
 from opsmith.runner.clock.device_limits import DeviceLimits
-from opsmith.runner.clock.rank_timing import RankCaseTimer
+from opsmith.runner.clock.rank_timing import RankCaseTimer, are_clocked
 from opsmith.runner.clock.stopwatch import ClockSettings, never_throttled
 from opsmith.runner.judge.slot import Slot
 from opsmith.runner.machine.device_lock import DeviceLock
@@ -74,7 +74,8 @@ class LaneTimer:
         if isinstance(slot.worker, RankGroup):
             for other in others:
                 other.worker.close()
-            self._set_up_for_ranks({case.ranks for job in family for case in job.cases if case.ranks is not None})
+            worlds = {case.ranks for job in family for case in job.cases if case.ranks is not None}
+            self._set_up_for_ranks([ranks for ranks in worlds if are_clocked(ranks, len(self._cores))])
             return
         # The other side of the control pairs: a referee that has its context, if there is one.
         control = others[0].referee if others else self._make_referee()
