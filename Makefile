@@ -66,7 +66,7 @@ layers: $(STAMP)  ## import-linter: who may import whom
 
 # A lane is a process of pytest. Three run beside each other, four with the corpus, the longest first, since tests often
 # wait; what one prints is shown when it has ended.
-UNIT := end-to-end judge parts kernels-a-to-c compile kernels-d-to-o kernels-p-to-z
+UNIT := end-to-end parts judge compile kernels-a-to-c kernels-d-to-o kernels-p-to-z
 QUICK := quick-one quick-two
 CORPORA := corpus-hacks corpus-others
 LANES := $(UNIT:%=lane-%) $(QUICK:%=lane-%) $(CORPORA:%=lane-%)
@@ -81,7 +81,7 @@ lane-kernels-p-to-z: PATHS := tests/unit/kernels/test_[p-z]*.py
 ONE := $(addprefix tests/unit/,backends compile dispatch evaluation report serve)
 lane-quick-one: PATHS := $(ONE)
 lane-quick-two: PATHS := tests/unit $(addprefix --ignore ,tests/unit/kernels $(ONE))
-HACKS := $(addprefix tests/e2e/test_,cheats.py module_cheats.py service.py honest.py)
+HACKS := $(addprefix tests/e2e/test_,cheats.py module_cheats.py service.py honest.py parallel.py)
 lane-corpus-hacks: PATHS := $(HACKS)
 lane-corpus-others: PATHS = $(filter-out $(HACKS),$(shell grep -rl --include='*.py' mark.corpus tests))
 $(UNIT:%=lane-%): MARKS := not corpus
@@ -112,10 +112,10 @@ corpus: $(STAMP)
 else
 ifdef CORPUS
 test: lint
-	@$(call beside,lane-corpus-hacks lane-end-to-end lane-corpus-others types layers $(patsubst %,lane-%,$(UNIT:end-to-end=)),4)
+	@$(call beside,$(CORPORA:%=lane-%) $(UNIT:%=lane-%) types layers,4)
 else
 test: lint  ## Lint, check types and layers, run the tests but for the corpus; CORPUS=yes: with it
-	@$(call beside,types layers $(UNIT:%=lane-%),3)
+	@$(call beside,$(UNIT:%=lane-%) types layers,3)
 endif
 
 unit: $(STAMP)  ## pytest, without the corpus; with PYTEST_OPTIONS in one process

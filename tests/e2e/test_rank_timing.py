@@ -89,53 +89,56 @@ def test_a_planted_difference_is_found(tmp_path: Path) -> None:
     assert {2} == {pair.ranks for pair in clock.control}
 
 
-@pytest.mark.slow
-def test_a_rank_that_fails_while_it_is_timed_costs_its_kernels_time_alone(tmp_path: Path) -> None:
-    """It dies, or raises; the kernel after them is timed on clean processes."""
-    dies, raises, honest = times_of(tmp_path, "acm")
-    assert "rank 1: the process exited with status 3 in the middle of a request" == dies.problem
-    assert "raised while it was timed: rank 1: ValueError: no more" == raises.problem
-    assert timing_of(honest).candidate_us > 0
-    assert [(), ()] == [dies.timings, raises.timings]
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, TimedCase], Path]:
+    """What becomes of the kernels that cheat, fail or are honest, by letter, in one run; and its folder."""
+    folder, letters = tmp_path_factory.mktemp("timed"), "abcdefghmn"
+    return dict(zip(letters, times_of(folder, letters), strict=True)), folder / "run"
+
+
+Judged = tuple[dict[str, TimedCase], Path]
 
 
 @pytest.mark.slow
 @pytest.mark.corpus
-def test_a_rank_that_hangs_while_it_is_timed_is_given_up(tmp_path: Path) -> None:
-    """Within the limit of a call; nobody can tell which of two ranks waits for the other."""
-    hangs, honest = times_of(tmp_path, "bm")
-    assert f"no answer within {LIMIT_S:g} s" in str(hangs.problem)
-    assert timing_of(honest).candidate_us > 0
+def test_a_rank_that_fails_while_it_is_timed_costs_its_kernels_time_alone(judged: Judged) -> None:
+    """It dies, hangs or raises; the kernels after them are timed on clean processes."""
+    timed, _ = judged
+    assert "rank 1: the process exited with status 3 in the middle of a request" == timed["a"].problem
+    # Nobody can tell which of two ranks waits for the other.
+    assert f"no answer within {LIMIT_S:g} s" in str(timed["b"].problem)
+    assert "raised while it was timed: rank 1: ValueError: no more" == timed["c"].problem
+    assert [(), (), ()] == [timed[letter].timings for letter in "abc"]
+    assert timing_of(timed["m"]).candidate_us > 0
 
 
 @pytest.mark.slow
 @pytest.mark.corpus
-def test_what_timed_ranks_return_is_judged(tmp_path: Path) -> None:
+def test_what_timed_ranks_return_is_judged(judged: Judged) -> None:
     """The answer of the call before, and one that is finished when the clock has stopped, are no answers."""
-    before, later = times_of(tmp_path, "de")
-    for timed in (before, later):
-        assert str(timed.offence).startswith("a timed call did not return the answer"), timed.problem
-        assert () == timed.timings
-    assert {"DISHONEST"} == {
-        str(verdict.status) for verdict in RunDirectory(tmp_path / "run").verdicts() if verdict.case == CASE
-    }
+    timed, run = judged
+    for letter in "de":
+        assert str(timed[letter].offence).startswith("a timed call did not return the answer"), timed[letter].problem
+        assert () == timed[letter].timings
+    held = {timed[letter].kernel for letter in "de"}
+    found = [verdict for verdict in RunDirectory(run).verdicts() if verdict.case == CASE and verdict.kernel in held]
+    assert {"DISHONEST"} == {str(verdict.status) for verdict in found}
 
 
 @pytest.mark.slow
 @pytest.mark.corpus
-def test_a_rank_that_computes_for_all_is_what_its_kernel_takes(tmp_path: Path) -> None:
+def test_a_rank_that_computes_for_all_is_what_its_kernel_takes(judged: Judged) -> None:
     """The others sleep meanwhile, and have their results as late as the first rank has."""
-    [timed] = times_of(tmp_path, "f")
-    timing = timing_of(timed)
+    timing = timing_of(judged[0]["f"])
     assert timing.candidate_us > COMPUTED_US
     assert timing.label is Label.SLOWER or timing.reference_us > COMPUTED_US / 2
 
 
 @pytest.mark.slow
 @pytest.mark.corpus
-def test_work_before_ranks_are_asked_gains_nothing(tmp_path: Path) -> None:
+def test_work_before_ranks_are_asked_gains_nothing(judged: Judged) -> None:
     """A thread that looks at earlier arguments does not see the next ones, and what it computes would be charged."""
-    early, twin = (timing_of(timed) for timed in times_of(tmp_path, "gn"))
+    early, twin = (timing_of(judged[0][letter]) for letter in "gn")
     assert early.candidate_us > 0.8 * WORKED_US
     assert twin.candidate_us > 0.8 * WORKED_US
     assert twin.outside_us < 0.2 * WORKED_US
@@ -143,8 +146,8 @@ def test_work_before_ranks_are_asked_gains_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.corpus
-def test_no_call_is_answered_before_its_turn(tmp_path: Path) -> None:
+def test_no_call_is_answered_before_its_turn(judged: Judged) -> None:
     """Where arguments of earlier calls lay there are others by now, at other places on each rank."""
-    [ahead] = times_of(tmp_path, "h")
+    ahead = judged[0]["h"]
     assert () == ahead.timings
     assert ahead.problem or ahead.offence
