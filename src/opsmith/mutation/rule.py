@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from opsmith.aten.schemas import aten_schemas
-from opsmith.calls.live import item_bytes, rebuild
-from opsmith.calls.observer import Observer, before_call
-from opsmith.calls.seeding import seed_generators, seed_of
+from opsmith.calls.live import rebuild
+from opsmith.calls.seeding import seed_of
 from opsmith.core.case import CallRecord, OutputTensor
 from opsmith.evaluation.comparisons.correctness import CaseUnderJudgement, Judgement
 from opsmith.evaluation.criteria.judged_call import JudgedCall
 from opsmith.evaluation.criteria.rules import rule_for
-from opsmith.evaluation.eager.reference import observe_eager, repetitions
+from opsmith.evaluation.eager.reference import observe, observe_eager, repetitions
+from opsmith.runner.referee.candidate_outcomes import result_bytes
 from opsmith.tasks.problem import record_call
 
 CPU = torch.device("cpu")
@@ -49,19 +49,19 @@ class Rule:
         """
         try:
             record = record_call(self._op, list(args), kwargs)
-            case, repeats = self._case(record)
-            known = self._judged(case, record, original, repeats)
+            case = self._case(record)
+            known = _judged(case, record, original)
         except Exception:  # noqa: BLE001 - eager, the original and a record refuse in any way they like
             return None
         if known.detail:
             return None
         try:
-            found = self._judged(case, record, mutant, repeats)
+            found = _judged(case, record, mutant)
         except Exception as exc:  # noqa: BLE001 - a mutant may raise anything
             return f"{type(exc).__name__} raised"
         return found.detail
 
-    def _case(self, record: CallRecord) -> tuple[CaseUnderJudgement, int]:
+    def _case(self, record: CallRecord) -> CaseUnderJudgement:
         live = rebuild(record, CPU)
         rule = rule_for(self._schema, JudgedCall(schema=self._schema, args=live.args, kwargs=live.kwargs))
         [first] = observe_eager(record, [live], [SEED], CPU)
@@ -69,7 +69,7 @@ class Rule:
         repeats = rule.repeats(max((math.prod(tensor.shape) for tensor in tensors), default=1))
         seeds = [seed_of(SEED, number, repeats) for number in range(1, repeats)]
         others = observe_eager(record, [rebuild(record, CPU) for _ in seeds], seeds, CPU)
-        sizes = [math.prod(tensor.shape) * item_bytes(tensor.dtype) for tensor in tensors]
+        sizes = result_bytes(first.form)
         surround = rule.kind == "value" and "strided" not in self._op
 
         return CaseUnderJudgement(
@@ -82,15 +82,10 @@ class Rule:
             repeats=repeats,
             seed=SEED,
             run_again=lambda: repetitions(record, sizes, SEED, CPU, surround=surround),
-        ), repeats
+        )
 
-    def _judged(self, case: CaseUnderJudgement, record: CallRecord, kernel: Kernel, repeats: int) -> Judgement:
-        observer = Observer()
-        for number in range(repeats):
-            live = rebuild(record, CPU)
-            before = before_call(live.storages, record.storages)
-            seed_generators(seed_of(SEED, number, repeats), CPU)
-            with torch.no_grad():
-                result = kernel(*live.args, **live.kwargs)
-            observer.keep([observer.describe(result, live, before)])
-        return case.judge(observer.all_held(), tolerance="strict", layout="dense")
+
+def _judged(case: CaseUnderJudgement, record: CallRecord, kernel: Kernel) -> Judgement:
+    seeds = [seed_of(SEED, number, case.repeats) for number in range(case.repeats)]
+    outcomes = observe(kernel, record, [rebuild(record, CPU) for _ in seeds], seeds, CPU)
+    return case.judge(outcomes, tolerance="strict", layout="dense")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import torch
@@ -32,9 +33,13 @@ MAX_FREED_BYTES = 1 << 30
 
 def run_eager(record: CallRecord, live: LiveCall, seed: int, device: torch.device) -> object:
     """Call what a record names on live arguments under a random state that follows from ``seed``."""
+    return _run(registry.reference(record.op), live, seed, device)
+
+
+def _run(function: Callable[..., Any], live: LiveCall, seed: int, device: torch.device) -> object:
     seed_generators(seed, device)
     with torch.no_grad():
-        return registry.reference(record.op)(*live.args, **live.kwargs)
+        return function(*live.args, **live.kwargs)
 
 
 def misreads(record: CallRecord, device: torch.device) -> bool:
@@ -83,10 +88,21 @@ def observe_eager(
     record: CallRecord, lives: Sequence[LiveCall], seeds: Iterable[int], device: torch.device
 ) -> list[HeldOutcome]:
     """Run a call on several copies of its arguments, each under a random state that follows from a seed of its own."""
+    return observe(registry.reference(record.op), record, lives, seeds, device)
+
+
+def observe(
+    function: Callable[..., Any],
+    record: CallRecord,
+    lives: Sequence[LiveCall],
+    seeds: Iterable[int],
+    device: torch.device,
+) -> list[HeldOutcome]:
+    """As :func:`observe_eager`, of any function in eager's place."""
     observer = Observer()
     for seed, live in zip(seeds, lives, strict=True):
         before = before_call(live.storages, record.storages)
-        observer.keep([observer.describe(run_eager(record, live, seed, device), live, before)])
+        observer.keep([observer.describe(_run(function, live, seed, device), live, before)])
     return observer.all_held()
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -89,10 +89,8 @@ CONTROL_OF_RANKS = (ControlCollective(8), ControlCollective(1 << 14), ControlCol
 UNKNOWN_NOISE = 1.0
 
 
-class MakeRanks(Protocol):
-    """Makes a group of ranks, of which none has been started."""
-
-    def __call__(self) -> RankGroup: ...
+#: Makes a group of ranks, of which none has been started.
+MakeRanks = Callable[[], RankGroup]
 
 
 def set_up_clock(
